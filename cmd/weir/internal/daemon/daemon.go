@@ -46,6 +46,7 @@ type Daemon struct {
 	limiter *telemetry.Meter
 	denials *rules.Denials
 	board   shadow.Board
+	charts  charts
 	// clientName is what to say in the place of a client's name.
 	clientName func(string) string
 	usage      *usagelog.Log // nil: usage is not logged
@@ -133,7 +134,7 @@ func (d *Daemon) openParts() (err error) {
 		return err
 	}
 	if d.feed != nil {
-		d.registry.MustRegister(telemetry.Readings(d.databaseMetric))
+		d.registry.MustRegister(telemetry.Readings(d.databaseMetric), telemetry.Readings(d.charts.metrics))
 		if err := d.openChanges(); err != nil {
 			return err
 		}
@@ -224,6 +225,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.feed != nil, d.sharers().Keep},
 		{d.feed != nil, d.keepTelling},
 		{true, d.auditLog.Keep},
+		{d.feed != nil, d.keepCharts},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepRemembering(ctx) }},

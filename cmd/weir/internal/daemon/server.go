@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/memstore"
 )
@@ -184,7 +185,11 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
 	name := d.clientName
-	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.limiter.Set, d.known, o)
+	var chart offenders.Chart
+	if d.feed != nil {
+		chart = d.chart
+	}
+	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.limiter.Set, d.known, chart, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
 	mux.Handle("/v1/shadow", httpapi.NewShadow(d.reports, d.known, o))

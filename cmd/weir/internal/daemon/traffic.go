@@ -5,13 +5,28 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
 
 // tick writes down what rules have passed and denied, and how candidates differ.
 func (d *Daemon) tick(now time.Time) {
-	d.limiter.Book.Tick(now)
+	d.tickTraffic(now)
 	d.board.Tick(now)
+}
+
+// tickTraffic writes down what rules have passed and denied, also for the charts of all nodes.
+func (d *Daemon) tickTraffic(now time.Time) {
+	if d.feed == nil {
+		d.limiter.Book.Tick(now, nil)
+		return
+	}
+	at := now.Add(-offenders.Step).Truncate(offenders.Step) // where most of it lies
+	var counted []rulestore.Traffic
+	d.limiter.Book.Tick(now, func(id offenders.ID, p offenders.Point) {
+		counted = append(counted, rulestore.Traffic{Domain: id.Domain, Rule: id.Rule, Shadow: id.Shadow, At: at, Passed: p.Passed, Denied: p.Denied})
+	})
+	d.charts.count(counted)
 }
 
 // known is whether there are such rules here, in force or as candidates.

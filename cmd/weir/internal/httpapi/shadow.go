@@ -15,8 +15,8 @@ import (
 func NewShadow(reports func(ctx context.Context, domain string, clients int) []*shadow.Report, known func(offenders.Filter) bool, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/shadow"}
-	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, func(ctx context.Context, q trafficQuery) any {
-		return shadowOf(reports(ctx, q.filter.Domain, q.names))
+	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, func(ctx context.Context, q trafficQuery) (any, error) {
+		return shadowOf(reports(ctx, q.filter.Domain, q.names)), nil
 	})})
 	return a
 }

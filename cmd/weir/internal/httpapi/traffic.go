@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,21 +25,52 @@ const (
 
 // NewTraffic makes the part of the admin listener that tells what rules have passed
 // and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
-// the place of a client's name, known whether there are such rules here, active what is active: it may be nil. A Gate
-// belongs before it.
-func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, o Options) http.Handler {
+// the place of a client's name, known whether there are such rules here, active what is active: it may be nil. chart is what all
+// nodes have counted; nil: they share no rule database. A Gate belongs before it.
+func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, chart offenders.Chart, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
 	a.routes = routes(
-		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return topOf(b, q, overridden(active()), name) })},
-		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(_ context.Context, q trafficQuery) any { return seriesOf(b, q, overridden(active())) })},
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(_ context.Context, q trafficQuery) (any, error) {
+			return topOf(b, q, overridden(active()), name), nil
+		})},
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(ctx context.Context, q trafficQuery) (any, error) {
+			held := overridden(active())
+			if q.span == "" {
+				return seriesOf(b, q, held), nil
+			}
+			return chartOf(ctx, chart, q, held)
+		})},
 	)
 	return a
 }
 
+func chartOf(ctx context.Context, chart offenders.Chart, q trafficQuery, held map[offenders.ID]*Override) (any, error) {
+	switch {
+	case chart == nil:
+		return nil, faultf("span: the traffic of all nodes is kept in the rule database, and this daemon has none: start it with --data, or leave span out for the last hour of this node")
+	case q.filter.Domain == "":
+		return nil, faultf("span: name a domain, too, or a domain and a rule")
+	}
+	span, _ := offenders.SpanOf(q.span)
+	out := trafficSeries{Nodes: "all"}
+	for _, shadow := range []bool{false, true} {
+		id := offenders.ID{Domain: q.filter.Domain, Rule: q.filter.Rule, Shadow: shadow}
+		points, step, err := chart(ctx, id, span.Of)
+		if err != nil {
+			return nil, &problem{http.StatusServiceUnavailable, err.Error()}
+		}
+		out.At, out.Step = time.Now().UTC(), int64(step/time.Second)
+		if !shadow || slices.ContainsFunc(points, func(p offenders.Point) bool { return p.Passed > 0 || p.Denied > 0 }) {
+			out.Series = append(out.Series, trafficHistory{trafficRuleOf(id, nil, held), points[0].To.Add(-step), points})
+		}
+	}
+	return out, nil
+}
+
 // telling answers with what make makes of the query. Rules that are not known are
 // no rules without traffic.
-func (a *API) telling(known func(offenders.Filter) bool, make func(context.Context, trafficQuery) any) func(http.ResponseWriter, *http.Request) int {
+func (a *API) telling(known func(offenders.Filter) bool, make func(context.Context, trafficQuery) (any, error)) func(http.ResponseWriter, *http.Request) int {
 	return func(w http.ResponseWriter, r *http.Request) int {
 		q, err := readTraffic(r)
 		if err != nil {
@@ -47,7 +79,11 @@ func (a *API) telling(known func(offenders.Filter) bool, make func(context.Conte
 		if !known(q.filter) {
 			return send(w, unknownRules(q.filter))
 		}
-		text, err := json.Marshal(make(r.Context(), q))
+		said, err := make(r.Context(), q)
+		if err != nil {
+			return a.fail(w, r, err)
+		}
+		text, err := json.Marshal(said)
 		if err != nil {
 			return a.fail(w, r, err)
 		}
@@ -69,7 +105,8 @@ func unknownRules(f offenders.Filter) *problem {
 // trafficQuery is the query of GET /v1/top, /v1/series and /v1/shadow.
 type trafficQuery struct {
 	filter offenders.Filter
-	names  int // of clients, of each rule
+	names  int    // of clients, of each rule
+	span   string // of a chart; empty: the last hour of this node
 }
 
 func readTraffic(r *http.Request) (trafficQuery, error) {
@@ -93,8 +130,13 @@ func readTraffic(r *http.Request) (trafficQuery, error) {
 			if q.names, err = strconv.Atoi(value); err != nil || q.names < 0 || q.names > offenders.Names {
 				return q, faultf("n: write how many clients of each rule, from 0 to %d", offenders.Names)
 			}
+		case name == "span" && r.URL.Path == "/v1/series":
+			if _, ok := offenders.SpanOf(value); !ok {
+				return q, faultf("span: write 15m, 1h, 6h, 24h, 7d or 30d, not %s", quote(value))
+			}
+			q.span = value
 		default:
-			return q, faultf("unknown parameter %s; the parameters are domain, rule but of /v1/shadow, and n but of /v1/series", quote(name))
+			return q, faultf("unknown parameter %s; the parameters are domain, rule but of /v1/shadow, n but of /v1/series, and span of /v1/series", quote(name))
 		}
 	}
 	return q, nil
@@ -191,6 +233,7 @@ func topOf(b *offenders.Book, q trafficQuery, held map[offenders.ID]*Override, n
 type trafficSeries struct {
 	At      time.Time        `json:"at"`
 	Step    int64            `json:"step_seconds"`
+	Nodes   string           `json:"nodes,omitempty"` // "all": of the rule database; none: this one
 	Series  []trafficHistory `json:"series"`
 	Omitted int              `json:"omitted"`
 }

@@ -60,8 +60,8 @@ func TestTraffic(t *testing.T) {
 		}
 		user.Deny([]byte("bob"))
 		time.Sleep(9 * time.Second)
-		b.Tick(time.Now())
-		door := NewTraffic(b, plain, overriddenUser, known, Options{})
+		b.Tick(time.Now(), nil)
+		door := NewTraffic(b, plain, overriddenUser, known, nil, Options{})
 		for path, want := range map[string]string{
 			"/v1/top?n=1": `{"at":"2000-01-01T00:00:10Z","rules":[` +
 				`{"domain":"shop","rule":"shop/user","limit":"10/s burst 20","shadow":false,"since":"2000-01-01T00:00:00Z","passed":1,"denied":4,` +
@@ -91,7 +91,7 @@ func TestTrafficHides(t *testing.T) {
 	user := b.Open(offenders.ID{Domain: "shop", Rule: "shop/user"}, nil, time.Now())
 	user.Deny([]byte("ann-at-home"))
 	h := offenders.NewHider()
-	w := getTraffic(t, NewTraffic(b, h.Hide, overriddenUser, known, Options{}), "/v1/top")
+	w := getTraffic(t, NewTraffic(b, h.Hide, overriddenUser, known, nil, Options{}), "/v1/top")
 	if body := w.Body.String(); strings.Contains(body, "ann") || !strings.Contains(body, h.Hide("ann-at-home")) {
 		t.Error(body)
 	}
@@ -103,7 +103,7 @@ func TestTrafficBounds(t *testing.T) {
 	for i := range maxTop + 3 {
 		b.Open(offenders.ID{Domain: "shop", Rule: fmt.Sprint(i)}, nil, time.Now())
 	}
-	door := NewTraffic(b, plain, overriddenUser, known, Options{})
+	door := NewTraffic(b, plain, overriddenUser, known, nil, Options{})
 	for _, path := range []string{"/v1/top", "/v1/series"} {
 		var answer struct {
 			Rules, Series []any
@@ -119,7 +119,7 @@ func TestTrafficBounds(t *testing.T) {
 }
 
 func TestTrafficRefuses(t *testing.T) {
-	door := NewTraffic(offenders.NewBook(), plain, overriddenUser, known, Options{})
+	door := NewTraffic(offenders.NewBook(), plain, overriddenUser, known, nil, Options{})
 	for path, says := range map[string]string{
 		"/v1/top?n=":                            "from 0 to 100",
 		"/v1/top?n=-1":                          "from 0 to 100",

@@ -90,41 +90,46 @@ func (b *Book) unwatch(t *Traffic) {
 }
 
 // Tick writes down what was counted since the last tick, and forgets what is
-// too old.
-func (b *Book) Tick(now time.Time) {
+// too old. It gives what was counted of each rule that has had traffic since to told, unless that is nil.
+func (b *Book) Tick(now time.Time, told func(ID, Point)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ticks++
 	b.at[b.ticks%ring] = now
 	for _, t := range b.traffic {
-		b.write(t)
+		passed, denied := b.write(t)
+		if told != nil && (passed > 0 || denied > 0) {
+			told(t.id, Point{now, passed, denied})
+		}
 		if w := t.clients.Load(); w != nil && w.turn(now) {
 			b.unwatch(t)
 		}
 	}
 }
 
-func (b *Book) write(t *Traffic) {
+// write writes down what t has counted since the last tick, and gives it.
+func (b *Book) write(t *Traffic) (passed, denied int64) {
 	sum := Point{Passed: t.passed.Load(), Denied: t.denied.Load()}
-	passed, denied := sum.Passed-t.last.Passed, sum.Denied-t.last.Denied
+	passed, denied = sum.Passed-t.last.Passed, sum.Denied-t.last.Denied
 	t.last = sum
 	if t.row == nil && (passed > 0 || denied > 0) {
 		if b.rows == MaxRules {
 			b.unwritten++
 			t.first = b.ticks
-			return
+			return passed, denied
 		}
 		b.rows++
 		t.row = new(row)
 	}
 	if t.row == nil {
-		return
+		return passed, denied
 	}
 	t.row.put(b.ticks, passed, denied)
 	if b.ticks-t.row.active >= Steps {
 		t.row = nil
 		b.rows--
 	}
+	return passed, denied
 }
 
 // Stats tell how full a Book is, and what it could not keep since it was made.

@@ -22,7 +22,7 @@ var user = ID{Domain: "shop", Rule: "shop/user"}
 func tick(b *Book, times int) {
 	for range times {
 		time.Sleep(Step)
-		b.Tick(time.Now())
+		b.Tick(time.Now(), nil)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestTogether(t *testing.T) {
 			for j := range each {
 				traffic.Deny(fmt.Append(nil, i, j%3))
 				if j%1000 == 0 {
-					b.Tick(time.Now())
+					b.Tick(time.Now(), nil)
 					b.Top(Filter{}, 1)
 				}
 			}
@@ -293,7 +293,7 @@ func BenchmarkMemory(b *testing.B) {
 							traffic.Deny(fmt.Appendf(nil, "%0*d", length, j))
 						}
 						if pane == 0 {
-							book.Tick(now.Add(PaneLife + Step))
+							book.Tick(now.Add(PaneLife+Step), nil)
 						}
 					}
 				}

@@ -28,6 +28,12 @@ type Event struct {
 	Denied bool
 }
 
+// Mark is an instant worth a line up with a name, such as that of a change.
+type Mark struct {
+	X    int64
+	Name string // short: it stands at the upper end
+}
+
 // Lines is values over time. X and Y grow to what is drawn; give X its Min and
 // Max when the time drawn is longer than the lines.
 type Lines struct {
@@ -35,6 +41,7 @@ type Lines struct {
 	Lines  []Line
 	Levels []Level
 	Edges  []int64 // instants worth a line up, such as the edges of windows
+	Marks  []Mark  // by X
 	Events []Event // an allowed one is a disc, a denied one a cross
 }
 
@@ -48,6 +55,9 @@ func (l Lines) values() values {
 	}
 	for _, e := range l.Events {
 		v.add(e.Point)
+	}
+	for _, m := range l.Marks {
+		v.xs = append(v.xs, m.X)
 	}
 	v.levels(l.Levels)
 	return v
@@ -67,6 +77,7 @@ func (l Lines) draw(c *canvas, b box, f frame) {
 	for _, at := range l.Edges {
 		c.line("edge", spot{x.at(at), b.top}, spot{x.at(at), b.bottom})
 	}
+	l.drawMarks(c, b, f, x)
 	l.drawAll(c, b, grid{b, x, y})
 	x.drawLevel(c, b, f)
 	for _, v := range l.Levels {
@@ -83,6 +94,27 @@ func (l Lines) draw(c *canvas, b box, f frame) {
 		}
 	}
 	names.draw(c, b, func(i int) px { return y.at(last(l.Lines[i].Points).Y) })
+}
+
+// drawMarks draws a line for each mark, and its name left of it. Those that are too near to each other have one name: 2–4.
+func (l Lines) drawMarks(c *canvas, b box, f frame, x scale) {
+	for i := 0; i < len(l.Marks); {
+		at, first, end := x.at(l.Marks[i].X), l.Marks[i], l.Marks[i]
+		c.line("bound", spot{at, b.top}, spot{at, b.bottom})
+		for i++; i < len(l.Marks) && x.at(l.Marks[i].X)-at < 3*f.font; i++ {
+			end = l.Marks[i]
+			c.line("bound", spot{x.at(end.X), b.top}, spot{x.at(end.X), b.bottom})
+		}
+		name := first.Name
+		if end.Name != first.Name {
+			name += "–" + end.Name
+		}
+		if left := at - f.font/4 - width(name, f.font); left >= b.left {
+			c.textEnd("halo strong", at-f.font/4, b.top+f.font, name)
+		} else {
+			c.text("halo strong", x.at(end.X)+f.font/4, b.top+f.font, name)
+		}
+	}
 }
 
 // drawAll draws the lines: first what is true, as an area, so that the others

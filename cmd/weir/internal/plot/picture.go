@@ -49,8 +49,8 @@ type frame struct {
 	zoom    px // how much it is enlarged to be as wide as the wide one, in tenths
 }
 
-func frames() [2]frame {
-	return [2]frame{
+func frames() []frame {
+	return []frame{
 		{class: "wide", width: 6400, font: 140, heading: 170, labels: 1750, zoom: 10},
 		{class: "narrow", width: 4000, font: 125, heading: 140, labels: 950, zoom: 16},
 	}
@@ -64,7 +64,7 @@ func (f frame) line() px { return f.font * 4 / 3 }
 
 // SVG is the picture as a file of its own, with its command below it.
 func (p Picture) SVG() []byte {
-	return p.svg(` xmlns="http://www.w3.org/2000/svg"`, "<style>"+Style()+"</style>", p.title())
+	return p.svg(frames(), ` xmlns="http://www.w3.org/2000/svg"`, "<style>"+Style()+"</style>", p.title())
 }
 
 // Inline is the picture as an element of a page that has [Style]. Its command is in
@@ -72,7 +72,13 @@ func (p Picture) SVG() []byte {
 func (p Picture) Inline() []byte {
 	title := p.title()
 	p.Command = ""
-	return p.svg("", "", title)
+	return p.svg(frames(), "", "", title)
+}
+
+// Broad is Inline for a place that is 1120 wide, in one form: a page shows another one where there is less room.
+func (p Picture) Broad() []byte {
+	p.Name += "-broad"
+	return p.svg([]frame{{class: "broad", width: 11200, font: 140, heading: 170, labels: 1750, zoom: 10}}, "", "", p.title())
 }
 
 // title is what those hear who can't see the picture.
@@ -83,8 +89,7 @@ func (p Picture) title() string {
 	return p.Title + " — " + p.Command
 }
 
-func (p Picture) svg(space, style, title string) []byte {
-	forms := frames()
+func (p Picture) svg(forms []frame, space, style, title string) []byte {
 	var height px // of the wide form; the narrow one is enlarged to the same
 	for _, f := range forms {
 		height = max(height, (p.above(f)+p.Drawing.least(f)+p.below(f))*f.zoom/10)

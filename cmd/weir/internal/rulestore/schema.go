@@ -139,6 +139,18 @@ ALTER TABLE audit ADD COLUMN address TEXT NOT NULL DEFAULT ''; -- where the requ
 ALTER TABLE audit ADD COLUMN prior TEXT NOT NULL DEFAULT ''; -- hash of the line before
 ALTER TABLE audit ADD COLUMN hash TEXT NOT NULL DEFAULT ''; -- as Event.sum has it
 CREATE INDEX tokens_actor ON tokens (LOWER(actor));
+`, `
+CREATE TABLE traffic (
+	domain TEXT NOT NULL,
+	rule   TEXT NOT NULL, -- its name; empty: all rules of the domain
+	shadow BIGINT NOT NULL, -- 1: it was not enforced
+	step   BIGINT NOT NULL, -- of a Grain, in microseconds
+	began  BIGINT NOT NULL, -- time
+	passed BIGINT NOT NULL,
+	denied BIGINT NOT NULL,
+	PRIMARY KEY (domain, rule, shadow, step, began)
+);
+CREATE INDEX traffic_age ON traffic (step, began);
 `}
 }
 

@@ -62,6 +62,7 @@ func TestStores(t *testing.T) {
 		{"tampered", testTampered},
 		{"lines", testLines},
 		{"names of actors", testNames},
+		{"traffic", testTraffic},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

@@ -117,7 +117,7 @@ func (h *house) load(t *testing.T) {
 				}
 			}
 		}
-		h.book.Tick(now.Add(time.Duration(step-300) * offenders.Step))
+		h.book.Tick(now.Add(time.Duration(step-300)*offenders.Step), nil)
 	}
 	h.report = &shadow.Report{
 		Since: now.Add(-time.Hour), At: now, RecentSince: now.Add(-10 * time.Minute), Period: time.Hour,

@@ -182,7 +182,7 @@ func allPages() []string {
 	return []string{
 		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user", "/ui/new?domain=shop", "/ui/domain",
 		"/ui/history?domain=shop&rule=user", "/ui/rule?domain=shop&rule=newsletter",
-		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/nodes", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/import?domain=shop",
+		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/traffic?domain=shop&span=6h", "/ui/nodes", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/import?domain=shop",
 	}
 }
 

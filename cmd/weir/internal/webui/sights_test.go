@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/webui"
 	"github.com/weir-limit/weir/rules"
@@ -65,7 +66,40 @@ func TestTraffic(t *testing.T) {
 	r, page = b.get(t, "/ui/traffic?domain=files&rule="+url.QueryEscape("files/user#1"))
 	wants(t, r, page, http.StatusOK, "<svg", "&lt;b&gt;bob&lt;/b&gt;", `\u{202E}eve`)
 	r, page = b.get(t, "/ui/traffic?domain=none")
-	wants(t, r, page, http.StatusOK, "No request has met a rule here.")
+	wants(t, r, page, http.StatusOK, "No request has met a rule at this node.")
+}
+
+// TestChart: a chart of all nodes is drawn for each span, and marks what was done to the rule and to its domain, not to another rule.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	for _, o := range []rulestore.Override{
+		{Domain: "shop", Percent: 50, Until: time.Now().Add(time.Hour), Reason: "a flood <b>"},
+		{Domain: "shop", Rule: "checkout", Until: time.Now().Add(time.Hour), Reason: "of another rule"},
+	} {
+		if err := h.store.Override(t.Context(), root(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range offenders.Spans() {
+		r, page := b.get(t, "/ui/traffic?domain=shop&span="+s.Name)
+		wants(t, r, page, http.StatusOK, "<svg", "All nodes, the last", `span=`+s.Name+`" aria-current="true"`, "Tightened limits", "a flood &lt;b&gt;", "of another rule", "Published")
+	}
+	r, page := b.get(t, "/ui/traffic?domain=shop&rule="+url.QueryEscape("shop/user#1"))
+	wants(t, r, page, http.StatusOK, "<svg", "the last 60 minutes", "a flood")
+	if strings.Contains(page, "of another rule") {
+		t.Error("it marks what was done to another rule")
+	}
+	for _, bad := range []string{"2h", "", "30d<b>"} {
+		r, page = b.get(t, "/ui/traffic?domain=shop&span="+url.QueryEscape(bad))
+		if bad == "" {
+			wants(t, r, page, http.StatusOK, "the last 60 minutes")
+			continue
+		}
+		wants(t, r, page, http.StatusBadRequest, "15m, 1h, 6h, 24h, 7d or 30d")
+	}
 }
 
 // TestFiles: what can be taken along is whole.

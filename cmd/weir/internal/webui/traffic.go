@@ -1,12 +1,20 @@
 package webui
 
 import (
+	"cmp"
+	"fmt"
 	"html/template"
+	"math"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/plot"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
 // The bounds of the traffic page.
@@ -21,6 +29,7 @@ type trafficPage struct {
 	Rows         []trafficRow
 	More         int // rules that are not shown
 	One          *trafficOf
+	Chart        *chart // nil: there is none
 }
 
 // trafficRow is a rule, with what holds for it.
@@ -30,14 +39,37 @@ type trafficRow struct {
 	Holds []mark
 }
 
-// trafficOf is what one rule passes and denies.
+// trafficOf is whom one rule denies.
 type trafficOf struct {
 	Since   time.Time // of the clients
 	Total   int64     // denials since then
 	Others  int64     // at most, of anybody who is not named
 	Clients []offenders.Count
-	Picture template.HTML
 }
+
+// chart is what a rule or a domain passes and denies.
+type chart struct {
+	Spans   []span // to choose from; none: it is the last hour of this node
+	Picture template.HTML
+	Broad   template.HTML // the same, for a page that is broad
+	Marks   []change      // the newest first
+	More    int           // that are not shown
+}
+
+// span is a link to a chart of another one.
+type span struct {
+	Name, Link string
+	Shown      bool // it is this one
+}
+
+// change is one that a chart marks.
+type change struct {
+	Number int // in the chart
+	rulestore.Event
+}
+
+// maxMarks is how many changes a chart marks, and lists: the newest.
+const maxMarks = 20
 
 // traffic shows what rules pass and deny, and whom most.
 func (p *Pages) traffic(v *visit) error {
@@ -54,44 +86,158 @@ func (p *Pages) traffic(v *visit) error {
 		page.Rows = append(page.Rows, row)
 	}
 	title := "Traffic"
-	if page.Rule == "" || len(page.Rows) == 0 {
-		return v.show(http.StatusOK, "traffic", title, page)
+	if page.Rule != "" && len(rows) > 0 {
+		title, page.One = plain(page.Rule), p.trafficOf(rows[0])
 	}
-	one := &trafficOf{Since: page.Rows[0].ClientsSince}
-	if c := page.Rows[0].Clients; c != nil {
+	if page.Domain != "" {
+		var err error
+		if page.Chart, err = v.chart(filter, v.query("span")); err != nil {
+			return err
+		}
+	}
+	return v.show(http.StatusOK, "traffic", title, page)
+}
+
+func (p *Pages) trafficOf(top offenders.Top) *trafficOf {
+	one := &trafficOf{Since: top.ClientsSince}
+	if c := top.Clients; c != nil {
 		one.Total, one.Others = c.Total(), c.Least()
 		for _, count := range c.Top(topClients) {
 			count.Name = p.options.Name(count.Name)
 			one.Clients = append(one.Clients, count)
 		}
 	}
-	if series, _ := p.options.Book.Series(filter, 1); len(series) > 0 {
-		one.Picture = timeline(series[0], time.Now())
-	}
-	page.One = one
-	return v.show(http.StatusOK, "traffic", plain(page.Rule), page)
+	return one
 }
 
-// timeline draws what a rule passed and denied in the last hour.
-func timeline(s offenders.Series, now time.Time) template.HTML {
-	hour := int64(time.Hour / time.Microsecond)
+// chart is the one of a rule or a domain; without a rule database that of a rule at this node, and nil of a domain.
+func (v *visit) chart(of offenders.Filter, name string) (*chart, error) {
+	if v.pages.options.Chart == nil {
+		series, _ := v.pages.options.Book.Series(of, 1)
+		if of.Rule == "" || len(series) == 0 || len(series[0].Points) == 0 {
+			return nil, nil
+		}
+		c := new(chart)
+		c.draw(timeline("The last hour of this node", time.Hour, offenders.Step, series[0].Points, nil, nil, time.Now()))
+		return c, nil
+	}
+	shown, ok := offenders.SpanOf(cmp.Or(name, offenders.UsualSpan))
+	if !ok {
+		return nil, &fault{http.StatusBadRequest, "A chart has a span of 15m, 1h, 6h, 24h, 7d or 30d."}
+	}
+	c := &chart{}
+	for _, s := range offenders.Spans() {
+		at := Home + "traffic?" + url.Values{"domain": {of.Domain}, "rule": {of.Rule}, "span": {s.Name}}.Encode()
+		c.Spans = append(c.Spans, span{s.Name, at, s == shown})
+	}
+	ctx, id := v.r.Context(), offenders.ID{Domain: of.Domain, Rule: of.Rule}
+	points, step, err := v.pages.options.Chart(ctx, id, shown.Of)
+	if err != nil {
+		return nil, err
+	}
+	var unenforced []offenders.Point
+	if of.Rule != "" {
+		id.Shadow = true
+		if unenforced, _, err = v.pages.options.Chart(ctx, id, shown.Of); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
+	if c.Marks, c.More, err = v.marks(of, now.Add(-shown.Of)); err != nil {
+		return nil, err
+	}
+	c.draw(timeline("All nodes, "+spanWords(shown), shown.Of, step, points, unenforced, c.Marks, now))
+	return c, nil
+}
+
+func (c *chart) draw(p plot.Picture) {
+	c.Picture, c.Broad = template.HTML(p.Inline()), template.HTML(p.Broad()) //nolint:gosec // plot escapes all texts
+}
+
+// spanWords is a span as people say it.
+func spanWords(s offenders.Span) string {
+	if s.Of <= time.Hour {
+		return fmt.Sprintf("the last %d minutes", s.Of/time.Minute)
+	}
+	if s.Of <= 24*time.Hour {
+		return fmt.Sprintf("the last %d hours", s.Of/time.Hour)
+	}
+	return fmt.Sprintf("the last %d days", s.Of/(24*time.Hour))
+}
+
+// marks is what was done to a rule or a domain since a time that changes what passes, the newest first.
+func (v *visit) marks(of offenders.Filter, since time.Time) (marks []change, more int, err error) {
+	if v.store == nil || v.inFiles(of.Domain) {
+		return nil, 0, nil
+	}
+	item, known := "", of.Rule == ""
+	if set := v.pages.options.Rules(); set != nil && !known {
+		for _, r := range set.Rules() {
+			if r.Domain == of.Domain && r.Name == of.Rule && len(r.Path) > 0 {
+				item, known = r.Path[0].ID(), true
+				break
+			}
+		}
+	}
+	events, err := v.store.Audit(v.r.Context(), rulestore.Audited{Domain: of.Domain, Before: math.MaxInt64, Changes: true})
+	for _, e := range events {
+		switch {
+		case e.At.Before(since), !changesTraffic(&e):
+		case of.Rule != "" && e.Rule != "" && (!known || e.Rule != item):
+		case len(marks) == maxMarks:
+			more++
+		default:
+			marks = append(marks, change{Event: e})
+		}
+	}
+	for i := range marks {
+		marks[i].Number = len(marks) - i
+	}
+	return marks, more, err
+}
+
+// changesTraffic is whether an event of the audit changes what passes. The text before the rules of a file does not.
+func changesTraffic(e *rulestore.Event) bool {
+	action, _, _ := strings.Cut(e.Action, ".")
+	if action == "enforce" && e.Rule == rulestore.Frame {
+		return false
+	}
+	return slices.Contains([]string{"enforce", "disable", "remove", "rollback", "import", "open", "tighten", "override"}, action)
+}
+
+// timeline draws what was passed and denied by the enforced, and by the rules that were not enforced.
+func timeline(title string, span, step time.Duration, points, unenforced []offenders.Point, marks []change, now time.Time) plot.Picture {
+	x := func(at time.Time) int64 { return max(at.Sub(now), -span).Microseconds() }
+	of := func(points []offenders.Point, value func(offenders.Point) int64) (line []plot.Point, any bool) {
+		for _, p := range points {
+			y := value(p)
+			line, any = append(line, plot.Point{X: x(p.To.Add(-step)), Y: y}), any || y > 0
+		}
+		return line, any
+	}
+	passed := make([]offenders.Point, len(points))
+	copy(passed, points)
+	for i, p := range unenforced {
+		if i < len(passed) {
+			passed[i].Passed += p.Passed + p.Denied
+		}
+	}
 	lines := plot.Lines{
-		X: plot.Axis{Name: "before now", Unit: plot.Micros, Min: -hour, Max: 0}, Y: plot.Axis{Name: "requests in 10 s", Unit: plot.Events, Max: 1},
-		Lines: []plot.Line{{Name: "passed", Steps: true}, {Name: "denied", Steps: true}},
+		X: plot.Axis{Name: "before now", Unit: plot.Micros, Min: -span.Microseconds(), Max: 0}, Y: plot.Axis{Name: "requests in " + about(step), Unit: plot.Events, Max: 1},
 	}
-	begin := s.From
-	for _, p := range s.Points {
-		x := max(begin.Sub(now).Microseconds(), -hour)
-		lines.Lines[0].Points = append(lines.Lines[0].Points, plot.Point{X: x, Y: p.Passed})
-		lines.Lines[1].Points = append(lines.Lines[1].Points, plot.Point{X: x, Y: p.Denied})
-		begin = p.To
+	add := func(name string, points []offenders.Point, value func(offenders.Point) int64, always bool) {
+		if line, any := of(points, value); any || always {
+			lines.Lines = append(lines.Lines, plot.Line{Name: name, Steps: true, Points: line})
+		}
 	}
-	if len(s.Points) == 0 {
-		return ""
+	add("passed", passed, func(p offenders.Point) int64 { return p.Passed }, true)
+	add("denied", points, func(p offenders.Point) int64 { return p.Denied }, true)
+	add("would be denied", unenforced, func(p offenders.Point) int64 { return p.Denied }, false)
+	for i := len(marks) - 1; i >= 0; i-- {
+		lines.Marks = append(lines.Marks, plot.Mark{X: x(marks[i].At), Name: strconv.Itoa(marks[i].Number)})
 	}
-	picture := plot.Picture{
-		Name: "timeline", Title: "The last hour", Drawing: lines,
-		Description: "How many requests the rule passed and denied in each 10 seconds of the last hour. The table below tells of the sums.",
+	return plot.Picture{
+		Name: "timeline", Title: title, Drawing: lines,
+		Description: "How many requests were passed and denied in each " + about(step) + ". Numbers mark changes, which are listed below.",
 	}
-	return template.HTML(picture.Inline()) //nolint:gosec // plot escapes all texts
 }

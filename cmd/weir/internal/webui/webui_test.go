@@ -104,7 +104,7 @@ func build(t testing.TB, database bool) *house {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Changes = h.changes
+		o.Changes, o.Chart = h.changes, hill
 		o.SignIn = h.store.Authenticate
 		o.Address = func(*http.Request) string { return "2001:db8::7" }
 		o.Wrong = func(*http.Request) { h.wrong.Add(1) }
@@ -123,6 +123,20 @@ func build(t testing.TB, database bool) *house {
 	t.Cleanup(server.Close)
 	h.url = server.URL
 	return h
+}
+
+// hill is a chart of traffic that swells and falls; of what is in shadow there is none.
+func hill(_ context.Context, id offenders.ID, span time.Duration) (points []offenders.Point, step time.Duration, err error) {
+	step = span / 90
+	now := time.Now()
+	for i := range int64(90) {
+		p := offenders.Point{To: now.Add(-span + time.Duration(i+1)*step)}
+		if !id.Shadow {
+			p.Passed, p.Denied = min(i*(90-i), 1500), max(i*(90-i)-1500, 0)
+		}
+		points = append(points, p)
+	}
+	return points, step, nil
 }
 
 func root() rulestore.Actor {
