@@ -134,6 +134,14 @@ func (b *Browser) OpenFile(t testing.TB, v View, path string) *Page {
 	return b.Open(t, v, "file://"+filepath.ToSlash(path))
 }
 
+// Zone sets the time zone of the page's reader, as of its next load.
+func (p *Page) Zone(t testing.TB, zone string) {
+	t.Helper()
+	if _, err := chromedp.Call(p.Context, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Do does one thing on the page, such as chromedp.Click("#save"), and gives what
 // comes of it. The test ends when that fails or takes minutes.
 func Do[T any](t testing.TB, p *Page, action chromedp.Action[T]) T {

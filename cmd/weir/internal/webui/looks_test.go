@@ -126,3 +126,35 @@ func (h *house) load(t *testing.T) {
 		NewlyDenied: []shadow.Client{{Rule: "shop/user#1", Key: "crawler-7", Requests: 1100, Error: 4}, {Rule: "shop/user#1", Key: "<i>eve</i>", Requests: 134}},
 	}
 }
+
+// TestZones: a reader sees times of their own zone, and in the title those in UTC; also in what a page asks for later.
+func TestZones(t *testing.T) {
+	t.Parallel()
+	b := browsertest.Start(t)
+	h := build(t, true)
+	fill(t, h)
+	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
+	p := b.Open(t, browsertest.Views()[0], h.url+"/ui/sign-in")
+	p.Zone(t, "Asia/Kolkata")
+	browsertest.Do(t, p, chromedp.SendKeys("#token", token+"\r"))
+	browsertest.Do(t, p, chromedp.WaitVisible("nav[aria-label=Main]"))
+	zone, err := time.LoadLocation("Asia/Kolkata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/ui/history?domain=shop&rule=user", "/ui/audit"} {
+		browsertest.Do(t, p, chromedp.Navigate(h.url+path))
+		var times [][3]string
+		const all = `[...document.querySelectorAll("main time")].map((e) => [e.dateTime, e.textContent, e.title])`
+		times = browsertest.Do(t, p, chromedp.Evaluate[[][3]string](all))
+		if len(times) == 0 {
+			t.Fatal(path, "has no times")
+		}
+		for _, x := range times {
+			at, err := time.Parse(time.RFC3339, x[0])
+			if want := at.In(zone).Format("2006-01-02 15:04:05"); err != nil || !strings.HasPrefix(x[1], want) || strings.Contains(x[1], "UTC") || x[2] != at.Format("2006-01-02 15:04:05 UTC") {
+				t.Errorf("%s: %q, %v", path, x, err)
+			}
+		}
+	}
+}

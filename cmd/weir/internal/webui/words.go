@@ -93,9 +93,21 @@ func when(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// whenLines is when for a narrow column: the day, and the time below it.
+// whenHere is when for a page, whose script shows it in the zone of its reader.
+func whenHere(t time.Time) template.HTML {
+	if t.IsZero() {
+		return template.HTML(when(t)) //nolint:gosec // it has nothing of a client
+	}
+	return timeElement(t, when(t))
+}
+
+// whenLines is whenHere for a narrow column: the day, and the time below it.
 func whenLines(t time.Time) template.HTML {
-	return template.HTML(t.UTC().Format(`<span class="whole">2006-01-02</span> <span class="whole">15:04:05 UTC</span>`)) //nolint:gosec // it has nothing of a client
+	return timeElement(t, t.UTC().Format(`<span class="whole">2006-01-02</span> <span class="whole">15:04:05 UTC</span>`))
+}
+
+func timeElement(t time.Time, shown string) template.HTML {
+	return template.HTML(`<time datetime="` + t.UTC().Format(time.RFC3339) + `">` + shown + `</time>`) //nolint:gosec // likewise
 }
 
 // about is a time as people need it: rounded up, so that a client that waits that long has waited

@@ -3,6 +3,22 @@
 (() => {
   const beat = 5000;
 
+  // Times are shown in the reader's zone; the title says them in UTC.
+  const zoned = (root) => {
+    for (const e of root.querySelectorAll("time[datetime]:not([title])")) {
+      const at = new Date(e.dateTime);
+      if (isNaN(at) || at.getTimezoneOffset() === 0) continue;
+      const two = (n) => String(n).padStart(2, "0");
+      const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(at).find((p) => p.type === "timeZoneName").value;
+      const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+      const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())} ${zone}`;
+      e.title = e.textContent;
+      if (e.children.length === 2) [e.children[0].textContent, e.children[1].textContent] = [day, time];
+      else e.textContent = `${day} ${time}`;
+    }
+  };
+  zoned(document);
+
   // Counts of the page follow those of the daemon while somebody looks.
   const live = () => document.querySelectorAll("[data-live]");
   const refresh = async () => {
@@ -15,6 +31,7 @@
       const next = now.get(e.dataset.live);
       if (next && !next.isEqualNode(e)) e.replaceWith(next);
     }
+    zoned(document);
   };
   if (live().length > 0) setInterval(() => refresh().catch(() => {}), beat);
 
