@@ -211,6 +211,36 @@ func TestBoth(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "not active: its domain is in files")
 }
 
+// TestHistoryTells: a history says who published, forced, rolled back, opened and was refused, when and why, and of which version.
+func TestHistoryTells(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	r, page := b.post(t, "/ui/step", b.form(t, "version", "2", "to", "enforced", "reason", "too <early>"))
+	wants(t, r, page, http.StatusConflict)
+	r, page = b.post(t, "/ui/step", b.form(t, "version", "2", "to", "enforced", "force", "yes", "reason", "a <flood>"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.post(t, "/ui/step", b.form(t, "version", "1", "to", "enforced", "reason", "it was wrong"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.post(t, "/ui/override", b.form(t, "percent", "50", "minutes", "15", "reason", "a slow database"))
+	wants(t, r, page, http.StatusSeeOther)
+	_, page = b.get(t, "/ui/history?domain=shop&rule=user")
+	_, second, _ := strings.Cut(page, `id="v2"`)
+	second, first, _ := strings.Cut(second, `id="v1"`)
+	for where, want := range map[string][]string{
+		first:  {"<strong>Rolled back to it</strong> by ann", "it was wrong", "<strong>Published</strong> by root", "the first rules"},
+		second: {"<strong>Published, forced</strong> by ann", "a &lt;flood&gt;", "refused</span> <strong>Published</strong> by ann", "too &lt;early&gt;", "<strong>Put in shadow</strong> by root"},
+		page:   {"Opened and tightened", "<strong>Tightened limits</strong> by ann", "a slow database"},
+	} {
+		for _, text := range want {
+			if !strings.Contains(where, text) {
+				t.Errorf("no %q in %s", text, where)
+			}
+		}
+	}
+}
+
 // TestHistoryStays: the history of a rule can be read when its domain is taken away,
 // as the audit refers to it, and offers no way back then.
 func TestHistoryStays(t *testing.T) {

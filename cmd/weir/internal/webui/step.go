@@ -2,8 +2,11 @@ package webui
 
 import (
 	"errors"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
@@ -92,6 +95,7 @@ type historyPage struct {
 	Publish    bool
 	Step       stepForm // that rolls back, as it was sent
 	Rows       []historyRow
+	Times      []auditRow // when it was opened or tightened for a time, the newest first
 	Next       string
 }
 
@@ -100,6 +104,7 @@ type historyRow struct {
 
 	Diff []diffLine // from the version that was active when it was made
 	Back bool       // it was active, and can be again
+	Done []auditRow // what was done to it, or refused, the newest first
 }
 
 // historySize is how many versions a page of a history has.
@@ -130,6 +135,11 @@ func (v *visit) showHistory(status int, at place, sent stepForm) error {
 		list = list[:historySize]
 		page.Next = at.at("history") + "&before=" + strconv.FormatInt(list[historySize-1].Number, 10)
 	}
+	done, err := v.done(at)
+	if err != nil {
+		return err
+	}
+	page.Times = done[0]
 	for _, x := range list {
 		base := ""
 		if x.Base > 0 {
@@ -139,7 +149,29 @@ func (v *visit) showHistory(status int, at place, sent stepForm) error {
 			}
 			base = b.Text
 		}
-		page.Rows = append(page.Rows, historyRow{x, compare(base, x.Text), x.State == rulestore.Superseded})
+		page.Rows = append(page.Rows, historyRow{x, compare(base, x.Text), x.State == rulestore.Superseded, done[x.Number]})
 	}
 	return v.show(status, "history", "History of "+plain(at.id), page)
+}
+
+// done is what was done to a rule, or refused, by its versions, the newest first: of the last rulestore.MaxPage things. Of version 0 it is
+// what was done to all.
+func (v *visit) done(at place) (map[int64][]auditRow, error) {
+	events, err := v.store.Audit(v.r.Context(), rulestore.Audited{Domain: at.domain, Rule: at.id, Before: math.MaxInt64, History: true})
+	done := map[int64][]auditRow{}
+	newest := int64(0) // that was ever active, so far
+	for _, e := range slices.Backward(events) {
+		row := rowOf(&e)
+		if e.Refused == "" && strings.HasPrefix(e.Action, "enforce") {
+			if e.Version < newest {
+				row.Did = "Rolled back to it"
+				if strings.HasSuffix(e.Action, ".forced") {
+					row.Did += ", forced"
+				}
+			}
+			newest = max(newest, e.Version)
+		}
+		done[e.Version] = append([]auditRow{row}, done[e.Version]...)
+	}
+	return done, err
 }
