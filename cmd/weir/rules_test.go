@@ -408,7 +408,7 @@ func TestTokens(t *testing.T) {
 	t.Setenv("WEIR_TOKEN", "weir_aaaaaaaaaa_BBBBBBBBBBBBBBBBBBBBBBBBBB") // the file goes before
 	file := filepath.Join(t.TempDir(), "token")
 	write(t, file, other+"\n")
-	if code, out, told := d.runs("token", "list", "--token-file", file); code != exitYes || !strings.Contains(d.plain(out), "  eve  admin  stock  until TIME\n") || strings.Contains(out, "ann") {
+	if code, out, told := d.runs("token", "list", "--token-file", file); code != exitYes || !strings.Contains(d.plain(out), "  eve  admin  stock  until TIME, last used TIME\n") || strings.Contains(out, "ann") {
 		t.Errorf("exit %d, %s%s", code, out, told)
 	}
 }

@@ -204,7 +204,7 @@ func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper
 		if o.asJSON {
 			return lines.Encode(t)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, terminal.Escape(t.Actor), t.Role, terminal.Escape(strings.Join(t.Teams, ",")), lifeOf(&t, time.Now()), certificateOf(&t))
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, terminal.Escape(t.Actor), t.Role, terminal.Escape(strings.Join(t.Teams, ",")), lifeOf(&t, time.Now())+useOf(&t), certificateOf(&t))
 		return err
 	})
 	return errors.Join(err, table.Flush())
@@ -220,7 +220,18 @@ func lifeOf(t *rulestore.Token, now time.Time) string {
 	case !now.Before(t.Expires):
 		return "expired " + t.Expires.Format(time.RFC3339)
 	}
+	if t.EndsSoon(now) {
+		return "ends soon: " + t.Expires.Format(time.RFC3339)
+	}
 	return "until " + t.Expires.Format(time.RFC3339)
+}
+
+// useOf says when a token was last used.
+func useOf(t *rulestore.Token) string {
+	if t.Used.IsZero() {
+		return ", never used"
+	}
+	return ", last used " + t.Used.Format(time.RFC3339)
 }
 
 // certificateOf is the certificate that stands for it, if any.

@@ -109,6 +109,9 @@ func (d *Daemon) keepCharts(ctx context.Context) {
 			forgot = now
 			within, stop := context.WithTimeout(ctx, chartTime)
 			_ = store.ForgetTraffic(within, now) // else in a minute
+			if n, err := store.TokensEnding(within, now); err == nil {
+				d.tokensEnding.Store(n)
+			}
 			stop()
 		}
 	})(ctx)

@@ -47,6 +47,8 @@ type Daemon struct {
 	denials *rules.Denials
 	board   shadow.Board
 	charts  charts
+	// tokensEnding is how many tokens of the rule database end soon, as of the last minute.
+	tokensEnding atomic.Int64
 	// clientName is what to say in the place of a client's name.
 	clientName func(string) string
 	usage      *usagelog.Log // nil: usage is not logged

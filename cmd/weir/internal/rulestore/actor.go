@@ -3,6 +3,7 @@ package rulestore
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Role is how much an actor may do, for the teams it stands for. Each role may
@@ -47,13 +48,17 @@ const AllTeams = "*"
 // Actor is the person or program that asks. The store refuses an actor that may not do a thing, and
 // the audit has that.
 type Actor struct {
-	Name  string   // of the person or program; history names it
-	Token string   // Token.ID that it showed; empty: it was let in otherwise
-	Role  Role     // for Teams
-	Teams []string // that it stands for; AllTeams: all
+	Name    string    // of the person or program; history names it
+	Token   string    // Token.ID that it showed; empty: it was let in otherwise
+	Role    Role      // for Teams
+	Teams   []string  // that it stands for; AllTeams: all
+	Expires time.Time // when the token ends; zero: never
 	// Address is where its request came from, without a port: an IP address, or Local. Empty: it is not known.
 	Address string
 }
+
+// EndsSoon is whether the token that the actor showed ends within EndNotice.
+func (a *Actor) EndsSoon(now time.Time) bool { return endsSoon(a.Expires, now) }
 
 // The names of actors that hold no token of the database. Those of people who ask the database itself begin with Local and a slash.
 const (

@@ -151,6 +151,8 @@ CREATE TABLE traffic (
 	PRIMARY KEY (domain, rule, shadow, step, began)
 );
 CREATE INDEX traffic_age ON traffic (step, began);
+`, `
+ALTER TABLE tokens ADD COLUMN used BIGINT NOT NULL DEFAULT 0; -- time of the last use, to 10 minutes; 0: none is known
 `}
 }
 

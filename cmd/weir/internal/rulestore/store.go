@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,8 +17,9 @@ type Store struct {
 	dialect
 	write, read *sql.DB
 	told        *bell
-	dir         string  // of SQLite; empty: it is PostgreSQL
-	claim       *sql.DB // that holds the lock of Claim, or nil
+	dir         string       // of SQLite; empty: it is PostgreSQL
+	claim       *sql.DB      // that holds the lock of Claim, or nil
+	unused      atomic.Int64 // when the use of a token could not be written down, in microseconds; 0: it always could
 }
 
 // dialect is where SQLite and PostgreSQL differ.

@@ -407,6 +407,36 @@ func testTokens(t *testing.T, s *Store) {
 	if ann, err := s.Authenticate(ctx, text); err != nil || ann.Name != "ann" || ann.Role != Propose || ann.Token != k.ID {
 		t.Error(ann, err)
 	}
+	used := func() time.Time {
+		t.Helper()
+		list, _, err := s.Tokens(ctx, admin, "", 0)
+		if err != nil || len(list) != 2 || list[1].ID != k.ID { // by actor: admin, ann
+			t.Fatal(list, err)
+		}
+		behind, _, err := s.Tokens(ctx, admin, list[0].ID, 0)
+		if err != nil || len(behind) != 1 || behind[0].ID != k.ID {
+			t.Fatal(behind, err)
+		}
+		return list[1].Used
+	}
+	if at := used(); time.Since(at) > time.Minute {
+		t.Errorf("used %v", at)
+	}
+	for ago, written := range map[time.Duration]bool{usedEvery - time.Minute: false, usedEvery + time.Minute: true} {
+		before := time.Now().Add(-ago).UnixMicro()
+		if _, err := s.write.ExecContext(ctx, `UPDATE tokens SET used = $1 WHERE id = $2`, before, k.ID); err != nil {
+			t.Fatal(err)
+		}
+		if ann, err := s.Authenticate(ctx, text); err != nil || !ann.EndsSoon(time.Now()) || ann.EndsSoon(ann.Expires) {
+			t.Error(ann, err)
+		}
+		if at := used(); (at.UnixMicro() != before) != written {
+			t.Errorf("used %v ago, and then %v", ago, at)
+		}
+	}
+	if n, err := s.TokensEnding(ctx, time.Now()); err != nil || n != 1 {
+		t.Error(n, "tokens end soon,", err)
+	}
 	for _, wrong := range []string{"", "weir_", "weir__", text[:len(text)-1], text + "x", strings.Replace(text, k.ID, "abcdefghij", 1), "weir_" + strings.Repeat("x", 1000) + "_y"} {
 		if _, err := s.Authenticate(ctx, wrong); kindOf(err) != int(Unknown) {
 			t.Errorf("%q: %v", wrong, err)

@@ -24,6 +24,7 @@ type Token struct {
 	Made    time.Time `json:"made"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Revoked time.Time `json:"revoked,omitzero"` // zero: it was not
+	Used    time.Time `json:"used,omitzero"`    // when it last let somebody in, to 10 minutes; zero: never
 	Author  string    `json:"author"`           // who made it
 	// Text is there when the token was just made, and never again.
 	Text string `json:"token,omitempty"`
@@ -33,6 +34,24 @@ type Token struct {
 
 	hash string // of its text; empty: it has none
 }
+
+// EndsSoon is whether the token counts at now, and ends within EndNotice.
+func (k *Token) EndsSoon(now time.Time) bool {
+	return k.Revoked.IsZero() && endsSoon(k.Expires, now)
+}
+
+func endsSoon(expires, now time.Time) bool {
+	return !expires.IsZero() && now.Before(expires) && expires.Sub(now) <= EndNotice
+}
+
+// EndNotice is how long before it ends a token is told to.
+const EndNotice = 14 * 24 * time.Hour
+
+// usedEvery is how often the use of a token is written down, and usedTime how long that may take: then it is left out.
+const (
+	usedEvery = 10 * time.Minute
+	usedTime  = time.Second
+)
 
 // MaxTokens is how many tokens there may be that are not revoked.
 const MaxTokens = 10_000
@@ -202,12 +221,12 @@ func (s *Store) FirstToken(ctx context.Context) (string, error) {
 	return text, err
 }
 
-const tokenColumns = `id, actor, role, teams, made, expires, revoked, author, certificate, hash`
+const tokenColumns = `id, actor, role, teams, made, expires, revoked, author, certificate, used, hash`
 
 func scanToken(found row) (k Token, err error) {
 	var role, teams string
-	var made, expires, revoked int64
-	err = found.Scan(&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author, &k.Certificate, &k.hash)
+	var made, expires, revoked, used int64
+	err = found.Scan(&k.ID, &k.Actor, &role, &teams, &made, &expires, &revoked, &k.Author, &k.Certificate, &used, &k.hash)
 	if err != nil {
 		return k, err
 	}
@@ -217,6 +236,9 @@ func scanToken(found row) (k Token, err error) {
 	}
 	if revoked != 0 {
 		k.Revoked = moment(revoked)
+	}
+	if used != 0 {
+		k.Used = moment(used)
 	}
 	k.Role, err = ParseRole(role)
 	return k, err
@@ -238,7 +260,28 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 	if subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(k.hash)) == 0 {
 		return Actor{}, unknown
 	}
-	return k.holder(time.Now())
+	return s.letIn(ctx, &k, time.Now())
+}
+
+// letIn is the holder of a token that counts, and writes down that it was used.
+func (s *Store) letIn(ctx context.Context, k *Token, now time.Time) (Actor, error) {
+	by, err := k.holder(now)
+	// A database that can't be written to is not asked again for every request.
+	if since := now.Sub(k.Used); err != nil || since < usedEvery || now.UnixMicro()-s.unused.Load() < time.Minute.Microseconds() {
+		return by, err
+	}
+	ctx, stop := context.WithTimeout(ctx, usedTime)
+	defer stop()
+	if _, err := s.write.ExecContext(ctx, `UPDATE tokens SET used = $1 WHERE id = $2 AND used < $1`, now.UnixMicro(), k.ID); err != nil {
+		s.unused.Store(now.UnixMicro())
+	}
+	return by, nil
+}
+
+// TokensEnding is how many tokens count at now, and end within EndNotice.
+func (s *Store) TokensEnding(ctx context.Context, now time.Time) (int64, error) {
+	n, err := count(ctx, s.read, "tokens", fmt.Sprintf(" WHERE revoked = 0 AND expires > %d AND expires <= %d", now.UnixMicro(), now.Add(EndNotice).UnixMicro()))
+	return n, s.failed(err)
 }
 
 // AuthenticateCertificate is the actor that a certificate with this URI stands
@@ -254,7 +297,7 @@ func (s *Store) AuthenticateCertificate(ctx context.Context, uri string) (Actor,
 	if err != nil {
 		return Actor{}, s.failed(err)
 	}
-	return k.holder(now)
+	return s.letIn(ctx, &k, now)
 }
 
 // holder is who holds the token, if it counts at now.
@@ -265,7 +308,7 @@ func (k *Token) holder(now time.Time) (Actor, error) {
 	case !k.Expires.IsZero() && !now.Before(k.Expires):
 		return Actor{}, &Error{Kind: Unknown, Text: "the token has expired at " + k.Expires.Format(time.RFC3339) + "; ask an administrator for another"}
 	}
-	return Actor{Name: k.Actor, Token: k.ID, Role: k.Role, Teams: k.Teams}, nil
+	return Actor{Name: k.Actor, Token: k.ID, Role: k.Role, Teams: k.Teams, Expires: k.Expires}, nil
 }
 
 // RevokeToken ends a token. It takes the role Admin for all its teams, or to be
@@ -304,14 +347,15 @@ func (a *Actor) mayEnd(k *Token) error {
 	return nil
 }
 
-// Tokens lists tokens by ID, those behind an ID, at most limit (0: MaxPage), and
+// Tokens lists tokens by their actors, those behind the one with an ID, at most limit (0: MaxPage), and
 // says behind which the next page begins; empty: there is none. It takes the role Admin; an actor
 // that stands for some teams sees the tokens of these teams.
 func (s *Store) Tokens(ctx context.Context, by Actor, behind string, limit int) (list []Token, next string, err error) {
 	if by.Role < Admin {
 		return nil, "", forbidden("to list tokens takes the role %s; %s has %s", Admin, by.Name, by.Role)
 	}
-	list, err = find(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM tokens WHERE id > $1 ORDER BY id LIMIT $2`, printable(behind, MaxName), page(limit))
+	list, err = find(ctx, s.read, scanToken, `SELECT `+tokenColumns+` FROM tokens
+		WHERE $1 = '' OR (actor, id) > ((SELECT actor FROM tokens WHERE id = $1), $1) ORDER BY actor, id LIMIT $2`, printable(behind, MaxName), page(limit))
 	if len(list) == page(limit) {
 		next = list[len(list)-1].ID
 	}

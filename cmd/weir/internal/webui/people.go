@@ -26,7 +26,7 @@ type tokensPage struct {
 type tokenRow struct {
 	rulestore.Token
 
-	State string // in use, expired or revoked
+	State string // valid, ends soon, expired or revoked
 	Mine  bool   // this session shows it
 }
 
@@ -65,8 +65,14 @@ func stateOf(k *rulestore.Token, now time.Time) string {
 	case !k.Expires.IsZero() && !now.Before(k.Expires):
 		return "expired"
 	}
-	return "in use"
+	if k.EndsSoon(now) {
+		return "ends soon"
+	}
+	return "valid"
 }
+
+// Valid is whether the token lets somebody in.
+func (r *tokenRow) Valid() bool { return r.State == "valid" || r.State == "ends soon" }
 
 // makeToken makes a token, and shows it in its answer: nothing keeps it.
 func (p *Pages) makeToken(v *visit) error {

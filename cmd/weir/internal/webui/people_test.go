@@ -38,7 +38,7 @@ func TestTokens(t *testing.T) {
 		t.Error(who, err)
 	}
 	r, page = b.get(t, "/ui/tokens")
-	wants(t, r, page, http.StatusOK, id, "bob", "shop mail", "by ann", "(you)", "in use")
+	wants(t, r, page, http.StatusOK, id, "bob", "shop mail", "by ann", "(you)", "valid", "Last used")
 	if _, file := b.get(t, "/ui/audit.jsonl"); strings.Contains(page, text) || strings.Contains(file, text) {
 		t.Error("the token is shown again")
 	}
@@ -180,4 +180,27 @@ func TestQuotas(t *testing.T) {
 	some := h.signedIn(t, "sam", rulestore.Admin, "shop")
 	r, page = some.post(t, "/ui/teams", url.Values{"team": {"shop"}, "quota": {"13"}, "reason": {"more"}})
 	wants(t, r, page, http.StatusForbidden, "must stand for all teams")
+}
+
+// TestTokenEnds: whoever holds a token that ends soon is told on each page, and others are not.
+func TestTokenEnds(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	for days, told := range map[int]bool{13: true, 15: false, 0: false} {
+		k := rulestore.Token{Actor: "ann", Role: rulestore.Admin, Teams: []string{"shop"}}
+		if days > 0 {
+			k.Expires = time.Now().Add(time.Duration(days) * 24 * time.Hour)
+		}
+		_, text, err := h.store.CreateToken(t.Context(), root(), k, "a test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := h.browser(t)
+		b.post(t, "/ui/sign-in", url.Values{"token": {text}})
+		for _, path := range []string{"/ui/", "/ui/tokens"} {
+			if r, page := b.get(t, path); r.StatusCode != http.StatusOK || strings.Contains(page, "Your token ends") != told {
+				t.Errorf("%d days, %s: %s", days, path, page)
+			}
+		}
+	}
 }

@@ -148,7 +148,8 @@ type sheet struct {
 	Role   string
 	CSRF   string
 	Notice string
-	Why    string // nothing can be changed here; empty: it can
+	Ends   time.Time // when the token ends, if it does soon
+	Why    string    // nothing can be changed here; empty: it can
 	Body   any
 }
 
@@ -167,6 +168,9 @@ func (v *visit) show(status int, look, title string, body any) error {
 	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
 	if v.session != nil {
 		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf
+		if v.actor.EndsSoon(time.Now()) {
+			s.Ends = v.actor.Expires
+		}
 		if v.r.Header.Get(refresh) == "" { // nobody would read it
 			s.Notice = v.pages.sessions.told(v.session)
 		}
