@@ -9,15 +9,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/natstest"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing/collectortest"
 	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/memcachedtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/redistest"
+	"github.com/weir-limit/weir/rules"
 )
 
 // TestMetricsAreDocumented: the table of docs/operating.md has each metric that a
@@ -54,6 +57,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	if _, err := send(t, safe, http.MethodPost, "https://"+r.http+"/v1/check", `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`); err != nil {
 		t.Fatal(err)
 	}
+	overridden(t, r.daemon)
 	_, _ = send(t, safe, http.MethodGet, "https://"+r.admin+"/v1/export", "") // so that the listener has something to count
 	got, err := send(t, safe, http.MethodGet, "https://"+r.admin+"/metrics", "")
 	if err != nil || got.status != http.StatusOK {
@@ -82,5 +86,24 @@ func TestMetricsAreDocumented(t *testing.T) {
 	told = slices.Compact(told)
 	if d := cmp.Diff(told, documented); d != "" {
 		t.Errorf("the table of metrics in docs/operating.md differs from what a daemon tells (-daemon +table):\n%s", d)
+	}
+}
+
+// overridden makes rules of the rule database active, of which one is open and one is tightened.
+func overridden(t *testing.T, d *Daemon) {
+	t.Helper()
+	store := d.feed.Store()
+	enforceRules(t, store, "domain: held\ndescriptors: [{key: a, limits: [10/s]}, {key: b, limits: [10/s]}]\n")
+	for _, o := range []rulestore.Override{{Domain: "held", Percent: 50}, {Domain: "held", Rule: "b"}} {
+		o.Until, o.Reason = time.Now().Add(time.Hour), "a test"
+		if err := store.Override(t.Context(), root(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(r *rules.Rule) bool { return r.Temporary.Percent == 0 }
+	for end := time.Now().Add(patience); !slices.ContainsFunc(d.limiter.Set().Temporary(), open); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the daemon does not hear of overrides")
+		}
 	}
 }

@@ -239,7 +239,7 @@ func TestStoreAway(t *testing.T) {
 
 	server.Restart(t)
 	said += l.until(t, `msg="the store is back"`)
-	if n := strings.Count(said, "the store is away"); n != 1 || strings.Contains(said, password) {
+	if n := strings.Count(said, `msg="the store is away`); n != 1 || strings.Contains(said, password) {
 		t.Errorf("said %d times:\n%s", n, said)
 	}
 	if got := metric(t, r, "weir_store_unavailable_servers "); got != "0" {
