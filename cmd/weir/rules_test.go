@@ -88,6 +88,29 @@ func (d *desk) at(addr string, args ...string) string {
 	return d.plain(out.String())
 }
 
+// change makes a change by the API, of what a path has now.
+func (d *desk) change(method, path, body string) {
+	d.t.Helper()
+	ask := func(method, path, body, match string) *http.Response {
+		r, err := http.NewRequestWithContext(d.t.Context(), method, "http://"+d.admin+path, strings.NewReader(body))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+os.Getenv("WEIR_TOKEN"))
+		r.Header.Set("If-Match", match)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		_ = answer.Body.Close() // what counts is the status
+		if answer.StatusCode >= 300 {
+			d.t.Fatalf("%s %s: %s", method, path, answer.Status)
+		}
+		return answer
+	}
+	ask(method, path, body, ask(http.MethodGet, path, "", "").Header.Get("ETag"))
+}
+
 func (d *desk) plain(text string) string {
 	text = strings.ReplaceAll(text, d.files+string(filepath.Separator), "DIR/")
 	return regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`).ReplaceAllString(text, "TIME")
@@ -318,6 +341,40 @@ func TestRulesRefused(t *testing.T) {
 	}
 	if after := d.at(d.admin, "rules", "get", "shop"); after != before {
 		t.Errorf("what was refused changed rules:\n%s", after)
+	}
+}
+
+// TestRulesUnderReview: in a domain under review one person plans and tries a file, and a second one enforces it.
+func TestRulesUnderReview(t *testing.T) {
+	d := newDesk(t)
+	defer d.close()
+	d.shop(firstRules)
+	d.at(d.admin, "rules", "apply", "--to", "enforced", "--force", "--team", "shop", "--reason", "first", d.files)
+	d.change(http.MethodPatch, "/v1/domains/shop", `{"review": true, "reason": "two see more"}`)
+	d.shop("  # People.\n  - key: user\n    limits: [20/s burst 40]\n")
+	people := map[string]string{}
+	for _, name := range []string{"ann", "bob"} {
+		people[name] = strings.TrimSpace(d.at(d.admin, "token", "create", "--actor", name, "--role", "publish", "--team", "shop", "--reason", "x"))
+	}
+	for _, step := range []struct {
+		by, args  string
+		code      int
+		out, told string
+	}{
+		{"ann", "rules plan --to enforced DIR", exitNo, "  delete path=/export\n", ""},
+		{"ann", "rules plan --to enforced DIR", exitNo, "would be refused: rule user: domain shop wants a second person", ""},
+		{"ann", "rules apply --to enforced --force --reason mine DIR", exitFail, "", "wants a second person: ann wrote version 2, so another person must enforce it; with --to shadow it runs"},
+		{"ann", "rules apply --reason mine DIR", exitYes, "domain shop: 2 changes, in shadow", ""},
+		{"ann", "rules plan DIR", exitYes, "nothing to change", ""},
+		{"ann", "rules plan --to enforced DIR", exitNo, "domain shop: in shadow already (DIR/shop.yaml)\n  would be refused: rule user: domain shop wants", ""},
+		{"bob", "rules plan --to enforced DIR", exitNo, "domain shop: 2 changes", ""},
+		{"bob", "rules apply --to enforced --reason seen DIR", exitYes, "domain shop: 2 changes, active", ""},
+	} {
+		t.Setenv("WEIR_TOKEN", people[step.by])
+		code, out, told := d.runs(strings.Fields(strings.ReplaceAll(step.args, "DIR", d.files))...)
+		if code != step.code || !strings.Contains(d.plain(out), step.out) || !strings.Contains(told, step.told) {
+			t.Errorf("%s: %s: exit %d\n%s%s", step.by, step.args, code, out, told)
+		}
 	}
 }
 

@@ -42,7 +42,8 @@ func rulesPlanCommand() *cobra.Command {
 		Long: `Tell what weir rules apply would change: for each rule file, or each in a folder,
 the rules of its domain that would be made, replaced, moved or taken away, with
 what differs. The daemon checks the files and whether this token may; nothing
-is changed.
+is changed. With --to enforced it also says what would be refused: too many
+denials, or a domain under review, where a second person has to enforce it.
 
 It exits 0 when nothing would change, 1 when something would, and 2 when a file
 is wrong.`,
@@ -118,7 +119,8 @@ type ruleFile struct {
 	team         string // of the domain, with the import
 	revision     int64
 	changes      []ruleapi.Change
-	refused      string // why the guard would refuse it; empty: it would not
+	refused      string // why it would be refused; empty: it would not
+	forcible     bool   // --force overrides that
 }
 
 // importAnswer is what the daemon says of an import, as it came.
@@ -127,6 +129,7 @@ type importAnswer struct {
 	Domain  json.RawMessage `json:"domain"`
 	Changes json.RawMessage `json:"changes"`
 	Refused string          `json:"refused,omitempty"`
+	Force   *bool           `json:"force,omitempty"`
 }
 
 // planned reads the rule files at a path, and asks what they would change.
@@ -221,7 +224,7 @@ func (f *ruleFile) heed(answer *ruleAnswer) error {
 	if err := answer.into(&f.answer); err != nil {
 		return err
 	}
-	f.refused = f.answer.Refused
+	f.refused, f.forcible = f.answer.Refused, f.answer.Force != nil && *f.answer.Force
 	var said struct {
 		Domain struct {
 			Team     string
@@ -263,15 +266,19 @@ func (f *ruleFile) failed(err error) error {
 	return &failure{p.code(), fmt.Errorf("%s: %w", f.name, err)}
 }
 
-// differs is whether the file changes anything.
-func (f *ruleFile) differs() bool { return f.etag == "" || len(f.changes) > 0 }
+// differs is whether the file changes anything, or would if it were not refused.
+func (f *ruleFile) differs() bool { return f.etag == "" || len(f.changes) > 0 || f.refused != "" }
 
 // apply applies files that are planned, each whole or not at all.
 func (o *importing) apply(ctx context.Context, api *ruleAPI, list []ruleFile, out io.Writer) error {
 	var errs []error
 	for i := range list {
 		if why := list[i].refused; why != "" {
-			errs = append(errs, &failure{exitFail, fmt.Errorf("%s: refused: %s; here by --force", list[i].name, why)})
+			way := "with --to shadow it runs beside the active rules"
+			if list[i].forcible {
+				way = "here by --force"
+			}
+			errs = append(errs, &failure{exitFail, fmt.Errorf("%s: refused: %s; %s", list[i].name, why, way)})
 		}
 	}
 	if len(errs) > 0 {
@@ -325,7 +332,11 @@ func (f *ruleFile) plan() string {
 	if f.etag == "" {
 		made = "to be made for team " + f.team + ", "
 	}
-	fmt.Fprintf(&b, "domain %s: %s%s (%s)\n", f.domain, made, many(len(f.changes), "change"), f.name)
+	what := made + many(len(f.changes), "change")
+	if made == "" && len(f.changes) == 0 {
+		what = "in shadow already"
+	}
+	fmt.Fprintf(&b, "domain %s: %s (%s)\n", f.domain, what, f.name)
 	for _, c := range f.changes {
 		fmt.Fprintf(&b, "  %s %s\n%s", c.Action, ruleName(c.Rule), indented(c.Diff))
 	}

@@ -72,16 +72,28 @@ func hold(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforci
 type Planned struct {
 	Domain  rulestore.Domain
 	Changes []rulestore.Changed
-	// Held is why it would be held up; empty: it would not.
+	// Held is why it would be held up; empty: it would not. The caller can force it.
 	Held string
+	// Barred is why this actor may not enforce it, forced or not, though it may run it in shadow; empty: it may. Changes are then those of
+	// a run in shadow.
+	Barred string
 }
 
-// Plan is what Import would do with a file of a domain, without doing it.
+// Plan is what Import would do with a file of a domain, without doing it. A file that this actor may not enforce, as where a second
+// person has to, is planned as far as it may go.
 func (g *Gate) Plan(ctx context.Context, s *rulestore.Store, by rulestore.Actor, domain string, p rulestore.Import) (Planned, error) {
 	if err := g.fileFits(domain, p.Text); err != nil {
 		return Planned{}, err
 	}
-	return g.plan(ctx, s, by, domain, p)
+	planned, err := g.plan(ctx, s, by, domain, p)
+	if p.To != rulestore.Enforced || !rulestore.IsKind(err, rulestore.Forbidden) {
+		return planned, err
+	}
+	why := err.Error()
+	p.To = rulestore.Shadow
+	planned, err = g.plan(ctx, s, by, domain, p)
+	planned.Barred = why
+	return planned, err
 }
 
 // Import is that of the store, for a file of a domain.

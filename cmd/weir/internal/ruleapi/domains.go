@@ -206,7 +206,7 @@ type Change struct {
 }
 
 // putFile puts a file in the place of a domain's rules, or with ?dry_run=true
-// tells what that would do, and whether the guard would refuse it.
+// tells what that would do, and whether it would be refused.
 func putFile(c *call) (answer, error) {
 	match, err := c.matchOrNew()
 	if err != nil {
@@ -231,8 +231,8 @@ func putFile(c *call) (answer, error) {
 		list = append(list, Change{ch.Rule, ch.Version, string(ch.Effect()), compare(ch.Before, ch.After)})
 	}
 	body := map[string]any{"domain": domainOf(planned.Domain), "changes": list}
-	if planned.Held != "" {
-		body["refused"] = planned.Held
+	if why := cmp.Or(planned.Barred, planned.Held); why != "" {
+		body["refused"], body["force"] = why, planned.Barred == ""
 	}
 	return answer{body: body, revision: planned.Domain.Revision}, nil
 }

@@ -64,3 +64,36 @@ func TestGuardFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanUnderReview: a dry run tells what a file would change, also to somebody that a second person has to publish it for; no
+// force makes it active.
+func TestPlanUnderReview(t *testing.T) {
+	const file = "domain: shop\ndescriptors:\n  - {key: user, limits: [10/s]}\n"
+	h := newHouse(t)
+	h.must(h.admin, "POST", "/v1/domains", `{"name":"shop","team":"shop","review":true,"reason":"two see more"}`)
+	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	ann, bob, cid := h.token("ann", "publish"), h.token("bob", "publish"), h.token("cid", "propose")
+	put := func(token, query string) said {
+		return h.ask(token, "PUT", "/v1/domains/shop/file?reason=x&"+query, file, "If-Match", h.must(h.admin, "GET", "/v1/domains/shop", "").etag)
+	}
+	for token, why := range map[string]string{ann: "wants a second person", cid: "takes the role publish"} {
+		for _, force := range []string{"", "&force=true"} {
+			s := put(token, "to=enforced&dry_run=true"+force)
+			if s.status != http.StatusOK || len(s.json["changes"].([]any)) != 1 || !strings.Contains(fmt.Sprint(s.json["refused"]), why) || s.json["force"] != false {
+				t.Error(why, s.text)
+			}
+			if s := put(token, "to=enforced"+force); s.status != http.StatusForbidden || !strings.Contains(s.text, why) {
+				t.Error(why, s.status, s.text)
+			}
+		}
+	}
+	if s := put(ann, "to=shadow"); s.status != http.StatusOK {
+		t.Fatal(s.text)
+	}
+	if s := put(bob, "to=enforced&dry_run=true"); s.json["refused"] != nil || len(s.json["changes"].([]any)) != 1 {
+		t.Error(s.text)
+	}
+	if s := put(bob, "to=enforced"); s.status != http.StatusOK || h.must(h.admin, "GET", "/v1/domains/shop/file", "").text != file {
+		t.Error(s.text)
+	}
+}

@@ -198,6 +198,58 @@ func TestImport(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "Nothing: the active rules are those of the file.")
 }
 
+// TestImportUnderReview: in a domain under review an author sees what a file changes, with what the author may do, and another
+// person publishes the same file.
+func TestImportUnderReview(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	h.report = &shadow.Report{Counts: shadow.Counts{BothPass: 1000}}
+	admin := h.signedIn(t, "root", rulestore.Admin, rulestore.AllTeams)
+	r, page := admin.post(t, "/ui/domain", url.Values{"name": {"shop"}, "team": {"shop"}, "review": {"yes"}, "reason": {"two see more"}})
+	wants(t, r, page, http.StatusSeeOther)
+	before := h.file(t)
+	plan := func(b *browser) string {
+		t.Helper()
+		r, page := b.upload(t, shopFile, url.Values{"to": {"plan"}})
+		wants(t, r, page, http.StatusOK, "What it would change")
+		return page
+	}
+	apply := func(b *browser, page, to, reason string, status int) string {
+		t.Helper()
+		r, page := b.post(t, "/ui/import", url.Values{"to": {to}, "text": {shopFile}, "match": {match(t, page)}, "reason": {reason}, "force": {"yes"}})
+		wants(t, r, page, status)
+		return page
+	}
+	const publish = `name="to" value="enforced"`
+	ann, bob := h.signedIn(t, "ann", rulestore.Publish, "shop"), h.signedIn(t, "bob", rulestore.Publish, "shop")
+	for name, b := range map[string]*browser{"wants a second person": ann, "takes the role publish": h.signedIn(t, "cid", rulestore.Propose, "shop")} {
+		page := plan(b)
+		for _, want := range []string{name, "You can't publish it yourself", `basket <span class="mark new">new`, `value="shadow">Run in shadow`, `value="draft" formnovalidate>Save as drafts`} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page lacks %q:\n%s", want, page)
+			}
+		}
+		if strings.Contains(page, publish) {
+			t.Error(name, "is offered to publish:\n", page)
+		}
+	}
+	apply(ann, plan(ann), "draft", "", http.StatusSeeOther)
+	if page := apply(ann, plan(ann), "enforced", "mine", http.StatusForbidden); !strings.Contains(page, "second person") || h.file(t) != before {
+		t.Error("one person publishes a file:\n", page)
+	}
+	apply(ann, plan(ann), "shadow", "from the repository", http.StatusSeeOther)
+	if page := plan(ann); !strings.Contains(page, "runs in shadow already") || strings.Contains(page, publish) {
+		t.Error(page)
+	}
+	if page := plan(bob); !strings.Contains(page, publish) || strings.Contains(page, "publish it yourself") {
+		t.Error("a second person can't publish:\n", page)
+	}
+	apply(bob, plan(bob), "enforced", "seen", http.StatusSeeOther)
+	if h.file(t) != shopFile {
+		t.Error(h.file(t))
+	}
+}
+
 // file is the file of the domain shop.
 func (h *house) file(t *testing.T) string {
 	t.Helper()

@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +37,7 @@ type importPage struct {
 	More    int    // changes that are not shown
 	Why     string // the guard would hold it up; empty: it would not
 	Held    bool   // it has held it up; it can be forced
-	Publish bool   // this actor may publish it
+	Barred  string // why this actor may not publish it; empty: it may
 }
 
 // changedRule is what a file does to one rule.
@@ -73,7 +72,8 @@ func (p *Pages) importFile(v *visit) error {
 		}
 		return v.show(http.StatusBadRequest, "import", "Import a file", page)
 	}
-	if to := rulestore.State(form("to")); to == rulestore.Shadow || to == rulestore.Enforced {
+	switch to := rulestore.State(form("to")); to {
+	case rulestore.Draft, rulestore.Shadow, rulestore.Enforced:
 		return v.doImport(page, to, v.number("match"))
 	}
 	return v.showPlan(http.StatusOK, page)
@@ -121,7 +121,7 @@ func (v *visit) doImport(page *importPage, to rulestore.State, match int64) erro
 		Text: page.Text, Team: page.Team, Match: match, To: to, Reason: page.Reason, Forced: v.r.PostFormValue("force") == "yes",
 	})
 	if err == nil {
-		said := map[rulestore.State]string{rulestore.Shadow: "in shadow", rulestore.Enforced: "published"}[to]
+		said := map[rulestore.State]string{rulestore.Draft: "saved as drafts", rulestore.Shadow: "in shadow", rulestore.Enforced: "published"}[to]
 		return v.see(place{domain: page.Domain}.home(), fmt.Sprintf("%s of the file %s.", counted(len(done.Changes), "change", "changes"), said))
 	}
 	status := statusOf(err)
@@ -155,13 +155,9 @@ func (v *visit) showPlan(status int, page *importPage) error {
 	case err != nil:
 		return err
 	}
-	page.Match, page.Publish = d.Revision, v.may(rulestore.Publish, cmp.Or(d.Team, page.Team))
-	to := rulestore.Shadow
-	if page.Publish {
-		to = rulestore.Enforced
-	}
+	page.Match = d.Revision
 	planned, err := v.pages.options.Changes.Plan(ctx, v.store, v.actor, page.Domain, rulestore.Import{
-		Text: page.Text, Team: page.Team, Match: page.Match, To: to, Reason: "a plan",
+		Text: page.Text, Team: page.Team, Match: page.Match, To: rulestore.Enforced, Reason: "a plan",
 	})
 	if err != nil {
 		if page.Faults = faultsOf(err); page.Faults == nil {
@@ -169,7 +165,7 @@ func (v *visit) showPlan(status int, page *importPage) error {
 		}
 		return v.show(statusOf(err), "import", "Import a file", page)
 	}
-	page.Planned, page.Why = true, planned.Held
+	page.Planned, page.Why, page.Barred = true, planned.Held, strings.TrimSuffix(planned.Barred, ".")
 	does := map[rulestore.Effect]string{rulestore.Creates: "new", rulestore.Replaces: "changed", rulestore.Moves: "moved", rulestore.Deletes: "taken away"}
 	for i, c := range planned.Changes {
 		if i == maxChanges {
