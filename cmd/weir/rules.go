@@ -30,6 +30,7 @@ more.`,
 	cmd.AddCommand(
 		rulesPlanCommand(), rulesApplyCommand(),
 		rulesListCommand(), rulesGetCommand(), rulesHistoryCommand(), rulesDiffCommand(),
+		rulesDeleteDomainCommand(), rulesDeletionsCommand(), rulesRestoreCommand(),
 		rulesPublishCommand(), rulesWithdrawCommand(), rulesRollbackCommand(), rulesOpenCommand(), rulesTightenCommand(), rulesEndCommand(),
 	)
 	return cmd
@@ -89,6 +90,14 @@ func target(args []string) ruleTarget {
 func exactTarget(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 || args[0] == "" || args[1] == "" {
 		return fmt.Errorf("say which rule: %s DOMAIN RULE, as in shop user, or shop path=/export", cmd.CommandPath())
+	}
+	return nil
+}
+
+// oneDomain is for commands about a domain as a whole.
+func oneDomain(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf("say which domain: %s DOMAIN", cmd.CommandPath())
 	}
 	return nil
 }

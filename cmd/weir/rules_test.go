@@ -215,6 +215,10 @@ TIME  ops  enforce.forced version 1  first
 		{"withdraw", "", "rules withdraw --reason no shop ip", exitYes, "rule ip of domain shop: it is not there any more; revision 13\n"},
 		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, active at revision 14 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
 		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"rules":2,"revision":14},"changes":[]}` + "\n"},
+		{"delete the domain", "", "rules delete-domain --confirm shop --reason closed shop", exitYes, "domain shop: taken away, with 2 rules; weir rules restore brings it back\n"},
+		{"deletions", "", "rules deletions", exitYes, "15  shop  shop  2 rules  TIME  ops  closed\n"},
+		{"restore", "", "rules restore --reason open-again shop", exitYes, "domain shop: as it was, with 2 rules; revision 16\n"},
+		{"get what is restored", "", "rules get shop", exitYes, "domain: shop\ndescriptors:\n" + nextRules},
 	} {
 		if step.files != "" {
 			d.shop(step.files)
@@ -322,6 +326,8 @@ func TestRulesRefused(t *testing.T) {
 		"no such version":         {"", "rules rollback --version 9 --reason x shop user", exitUsage, "has no version 9"},
 		"nothing before":          {"", "rules rollback --reason x shop user", exitUsage, "no older version was active"},
 		"nothing proposed":        {"", "rules publish --reason x shop user", exitUsage, "has nothing in shadow or draft"},
+		"a domain, by a slip":     {"", "rules delete-domain --reason x shop", exitUsage, "confirm: is missing; domain shop goes away with its 2 rules: write its name, shop"},
+		"a domain that is there":  {"", "rules restore --reason x shop", exitUsage, "no domain shop was taken away"},
 		"no such state":           {"", "rules list --state live", exitUsage, `state: "live"`},
 		"no such token":           {"", "token revoke --reason x nobody", exitUsage, "there is no token nobody"},
 		"a token without a role":  {"", "token create --actor ann --role god --team shop --reason x", exitUsage, `role: "god" is none`},

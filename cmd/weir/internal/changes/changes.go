@@ -98,11 +98,19 @@ func (g *Gate) free(domain string) error {
 }
 
 // CreateDomain is that of the store.
-func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestore.Actor, d rulestore.Domain, reason string) (rulestore.Domain, error) {
+func (g *Gate) CreateDomain(ctx context.Context, s *rulestore.Store, by rulestore.Actor, d rulestore.NewDomain, reason string) (rulestore.Domain, error) {
 	if err := g.free(d.Name); err != nil {
 		return rulestore.Domain{}, refuse(ctx, s, by, rulestore.Event{Action: "domain.create", Domain: d.Name, Reason: reason}, err)
 	}
 	return s.CreateDomain(ctx, by, d, reason)
+}
+
+// RestoreDomain is that of the store.
+func (g *Gate) RestoreDomain(ctx context.Context, s *rulestore.Store, by rulestore.Actor, domain string, revision int64, reason string) (rulestore.Domain, error) {
+	if err := g.free(domain); err != nil {
+		return rulestore.Domain{}, refuse(ctx, s, by, rulestore.Event{Action: "domain.restore", Domain: domain, Reason: reason}, err)
+	}
+	return s.RestoreDomain(ctx, by, domain, revision, reason)
 }
 
 // Propose calls Propose of the store. A version that is to be enforced at once was compared with

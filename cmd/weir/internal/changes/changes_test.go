@@ -254,7 +254,7 @@ func TestUnfit(t *testing.T) {
 // TestFromFiles: a domain that files have is not made in the database.
 func TestFromFiles(t *testing.T) {
 	h := newHouse(t)
-	_, made := h.CreateDomain(t.Context(), h.store, ann(), rulestore.Domain{Name: "files", Team: "shop"}, "x")
+	_, made := h.CreateDomain(t.Context(), h.store, ann(), rulestore.NewDomain{Name: "files", Team: "shop"}, "x")
 	_, proposed := h.Propose(t.Context(), h.store, ann(), rulestore.Proposal{Domain: "files", Text: rule("1/s")})
 	_, imported := h.Import(t.Context(), h.store, ann(), "files", rulestore.Import{Text: file("1/s"), Team: "shop"})
 	_, planned := h.Plan(t.Context(), h.store, ann(), "files", rulestore.Import{Text: file("1/s"), Team: "shop"})
@@ -298,7 +298,7 @@ func TestRefusedIsAudited(t *testing.T) {
 	elsewhere := strings.Replace(file("1/s"), "shop", "files", 1)
 	for name, try := range map[string]func() error{
 		"a domain of files": func() error {
-			_, err := h.CreateDomain(ctx, h.store, ann(), rulestore.Domain{Name: "files", Team: "shop"}, "a test")
+			_, err := h.CreateDomain(ctx, h.store, ann(), rulestore.NewDomain{Name: "files", Team: "shop"}, "a test")
 			return err
 		},
 		"a rule of a domain of files": func() error {

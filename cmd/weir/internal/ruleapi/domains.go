@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,11 +131,11 @@ func page[T any](name string, list []T, next string) map[string]any {
 // newDomain is a domain to be made.
 type newDomain struct {
 	Name, Team, Reason string
-	Shared, Review     bool
+	Shared, Review     *bool
 }
 
 func createDomain(c *call, in newDomain) (answer, error) {
-	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.Domain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
+	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.NewDomain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
 	return answer{status: http.StatusCreated, body: domainOf(d), revision: d.Revision, location: "/v1/domains/" + url.PathEscape(d.Name)}, err
 }
 
@@ -176,8 +177,32 @@ func updateDomain(c *call, in domainUpdate) (answer, error) {
 }
 
 func deleteDomain(c *call) (answer, error) {
-	err := c.store.DeleteDomain(c.r.Context(), c.by, c.r.PathValue("domain"), c.seen, c.query["reason"])
+	err := c.store.DeleteDomain(c.r.Context(), c.by, rulestore.Removal{
+		Domain: c.r.PathValue("domain"), Confirm: c.query["confirm"], Match: c.seen, Reason: c.query["reason"],
+	})
 	return answer{body: map[string]bool{"deleted": true}}, err
+}
+
+// listDeletions lists domains that were taken away, the last first.
+func listDeletions(c *call) (answer, error) {
+	before, err := c.number("before")
+	if err != nil {
+		return answer{}, err
+	}
+	found, err := c.store.Deletions(c.r.Context(), c.query["domain"], before, c.limit)
+	return answer{body: paged(c, "deletions", found, func(x *rulestore.Deletion) string { return strconv.FormatInt(x.Revision, 10) })}, err
+}
+
+// restoring is which deletion of a domain is to be undone.
+type restoring struct {
+	Revision int64 // of the deletion; 0: the last
+	Reason   string
+}
+
+// restoreDomain brings a domain back as it was when it was taken away.
+func restoreDomain(c *call, in restoring) (answer, error) {
+	d, err := c.options.Changes.RestoreDomain(c.r.Context(), c.store, c.by, c.r.PathValue("domain"), in.Revision, in.Reason)
+	return answer{body: domainOf(d), revision: d.Revision}, err
 }
 
 const yamlType = "application/yaml"

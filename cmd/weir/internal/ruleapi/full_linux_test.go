@@ -89,7 +89,7 @@ func TestDiskFull(t *testing.T) {
 		{"POST", "/v1/rules/shop/k0000/override", `{"mode":"open","seconds":60,"reason":"x"}`, ""},
 		{"PUT", "/v1/domains/shop/file?to=enforced&force=true&reason=x", file + "  - {key: last, limits: [1/s]}\n", domain},
 		{"POST", "/v1/domains", `{"name":"stock","team":"shop","reason":"x"}`, ""},
-		{"DELETE", "/v1/domains/shop?reason=x", "", domain},
+		{"DELETE", "/v1/domains/shop?confirm=shop&reason=x", "", domain},
 		{"POST", "/v1/tokens", `{"actor":"ann","role":"read","teams":["shop"],"reason":"x"}`, ""},
 		{"PUT", "/v1/teams/shop", `{"quota":5000,"reason":"x"}`, ""},
 	} {

@@ -153,7 +153,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	for _, c := range []struct{ method, path, body string }{
 		{"POST", "/v1/rules", strings.Replace(rule, "user", "ip", 1)},
 		{"PUT", "/v1/rules/shop/user", `{"text":"` + fiveText + `"}`},
-		{"DELETE", "/v1/domains/shop?reason=x", ""},
+		{"DELETE", "/v1/domains/shop?confirm=shop&reason=x", ""},
 		{"POST", "/v1/tokens", `{"actor":"ann","role":"read","teams":["shop"],"reason":"x"}`},
 		{"PUT", "/v1/domains/shop/file", "domain: shop\ndescriptors: []\n"},
 	} {

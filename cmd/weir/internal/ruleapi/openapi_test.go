@@ -292,7 +292,9 @@ func TestDocumentedCalls(t *testing.T) {
 	get("/v1/rules?gone=true")
 	h.must(h.admin, "DELETE", "/v1/tokens/"+token+"?reason=x", "")
 	get("/v1/tokens")
-	h.must(h.admin, "DELETE", "/v1/domains/shop?reason=x", "", match("/v1/domains/shop")...)
+	h.must(h.admin, "DELETE", "/v1/domains/shop?confirm=shop&reason=x", "", match("/v1/domains/shop")...)
+	deleted := get("/v1/deletions?domain=shop&before=9999&limit=5").json["deletions"].([]any)[0].(map[string]any)["revision"]
+	h.must(h.admin, "POST", "/v1/domains/shop/restore", fmt.Sprintf(`{"revision":%v,"reason":"x"}`, deleted))
 	for _, name := range h.document.operations() {
 		if !h.document.answered[name] {
 			t.Errorf("%s was not called", name)

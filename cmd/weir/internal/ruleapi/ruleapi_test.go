@@ -265,6 +265,10 @@ func TestRefused(t *testing.T) {
 		"no If-Match":            {bob, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `"}`, "", 428, "If-Match", "send the ETag"},
 		"If-Match of no kind":    {bob, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `"}`, "*", 400, "If-Match", "is no ETag"},
 		"another team":           {other, "PUT", "/v1/rules/shop/user", `{"text":"` + tenText + `"}`, etag, 403, "", "stand for team shop"},
+		"a domain, by a slip":    {h.admin, "DELETE", "/v1/domains/shop?reason=x", "", domain, 400, "confirm", "is missing; domain shop goes away with its 1 rule: write its name, shop"},
+		"a domain, misspelt":     {h.admin, "DELETE", "/v1/domains/shop?confirm=Shop&reason=x", "", domain, 400, "confirm", "write its name, shop"},
+		"a domain that is there": {h.admin, "POST", "/v1/domains/shop/restore", `{"reason":"x"}`, "", 404, "", "no domain shop was taken away"},
+		"a domain of files":      {h.admin, "POST", "/v1/domains/demo/restore", `{"reason":"x"}`, "", 409, "domain", "comes from the files"},
 		"another team's domain":  {other, "DELETE", "/v1/domains/shop?reason=x", "", domain, 403, "", "stand for team shop"},
 		"a token for all":        {other, "POST", "/v1/tokens", `{"actor":"x","role":"read","teams":["*"],"reason":"x"}`, "", 403, "", "all teams"},
 		"the same twice":         {bob, "POST", "/v1/rules", `{"domain":"shop","reason":"x","domain":"stock"}`, "", 400, "domain", "stands twice"},
@@ -457,7 +461,7 @@ func TestAway(t *testing.T) {
 func TestDomainsOfBoth(t *testing.T) {
 	h := newHouse(t)
 	for _, name := range []string{"demo", "shop"} { // the first is of files, too
-		if _, err := h.store.CreateDomain(t.Context(), rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}, rulestore.Domain{Name: name, Team: "shop"}, "a test"); err != nil {
+		if _, err := h.store.CreateDomain(t.Context(), rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}, rulestore.NewDomain{Name: name, Team: "shop"}, "a test"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -204,15 +204,22 @@ func rollBack(c *call, in rollingBack) (answer, error) {
 	return c.move(rulestore.Step{Version: in.Version, To: rulestore.Enforced, Reason: in.Reason})
 }
 
-// before is the version that was active before the one that is.
+// before is the version that was active before the one that is, or of a rule that went away with its domain, the last that was.
 func (c *call) before(r rulestore.Rule) (int64, error) {
-	for at := r.Enforced; at > 0; {
+	at, away := r.Enforced, r.Enforced == 0
+	if away {
+		if err := c.there(r.Domain); err != nil {
+			return 0, err
+		}
+		at = r.Latest + 1
+	}
+	for at > 0 {
 		found, err := c.store.Versions(c.r.Context(), r.Domain, r.ID, at, 0)
 		if err != nil {
 			return 0, err
 		}
 		for _, v := range found {
-			if v.State == rulestore.Superseded {
+			if v.State == rulestore.Superseded && (!away || v.Text != "") {
 				return v.Number, nil
 			}
 			at = v.Number
@@ -220,6 +227,9 @@ func (c *call) before(r rulestore.Rule) (int64, error) {
 		if len(found) == 0 {
 			break
 		}
+	}
+	if away {
+		return 0, badRequest("version", "no version of the rule was active yet; enforce one, or withdraw what is proposed")
 	}
 	return 0, badRequest("version", "no older version was active; remove the rule, or disable it")
 }

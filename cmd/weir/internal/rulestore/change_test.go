@@ -139,13 +139,13 @@ func testHandedOverQuota(t *testing.T, s *Store) {
 		t.Error(err)
 	}
 	quota(0)
-	if _, err := s.CreateDomain(ctx, root(), Domain{Name: "empty", Team: "shop"}, "a test"); err != nil {
+	if _, err := s.CreateDomain(ctx, root(), NewDomain{Name: "empty", Team: "shop"}, "a test"); err != nil {
 		t.Fatal(err)
 	}
 	if err := give("empty"); err != nil {
 		t.Error("of a team that has too many, a domain without rules:", err)
 	}
-	refusedAs(t, second(s.CreateDomain(ctx, root(), Domain{Name: "empty", Team: "shop"}, "a test")), Exists)
+	refusedAs(t, second(s.CreateDomain(ctx, root(), NewDomain{Name: "empty", Team: "shop"}, "a test")), Exists)
 }
 
 // testAway: a rule that was taken away and is proposed anew is not in force.
@@ -370,10 +370,10 @@ func testGoneRules(t *testing.T, s *Store) {
 	}
 
 	put(t, s, rule("plain", "1/s"))
-	if err := s.DeleteDomain(ctx, root(), "shop", file(t, s).Domain.Revision, "over"); err != nil {
+	if err := s.DeleteDomain(ctx, root(), Removal{Domain: "shop", Confirm: "shop", Match: file(t, s).Domain.Revision, Reason: "over"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CreateDomain(ctx, root(), Domain{Name: "shop", Team: "mail"}, "another one"); err != nil {
+	if _, err := s.CreateDomain(ctx, root(), NewDomain{Name: "shop", Team: "mail"}, "another one"); err != nil {
 		t.Fatal(err)
 	}
 	refusedAs(t, back(web, "shop"), Forbidden)

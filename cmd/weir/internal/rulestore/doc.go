@@ -45,5 +45,5 @@
 // file, feed.go says what is active since when, token.go who may do what, claim.go which
 // node serves a folder, node.go which serve PostgreSQL, and what is active there. audit.go
 // says who did what, and chain.go whether that was changed.
-// relax.go opens and tightens limits for a time. query.go reads what a query finds.
+// relax.go opens and tightens limits for a time. deletion.go takes domains away and restores them. query.go reads what a query finds.
 package rulestore

@@ -22,18 +22,27 @@ type Domain struct {
 // Frame is the ID of what stands before a domain's first rule.
 const Frame = ""
 
+// NewDomain is a domain to be made.
+type NewDomain struct {
+	Name, Team string
+	// Shared and Review are those of Domain. Nil: as the domain of this name had them that Team took away, so that nobody has
+	// to remember that it was under review; false if there was none.
+	Shared, Review *bool
+}
+
 // CreateDomain makes a domain without rules. It takes the role Admin for its
 // team, and fails as Exists when there is one of this name.
-func (s *Store) CreateDomain(ctx context.Context, by Actor, d Domain, reason string) (Domain, error) {
+func (s *Store) CreateDomain(ctx context.Context, by Actor, n NewDomain, reason string) (Domain, error) {
 	var made Domain
-	err := s.change(ctx, by, attempt{action: "domain.create", domain: d.Name, reason: reason}, func(t *tx) (err error) {
-		made, err = t.create(ctx, d)
+	err := s.change(ctx, by, attempt{action: "domain.create", domain: n.Name, reason: reason}, func(t *tx) (err error) {
+		made, err = t.create(ctx, n)
 		return err
 	})
 	return made, err
 }
 
-func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
+func (t *tx) create(ctx context.Context, n NewDomain) (Domain, error) {
+	d := Domain{Name: n.Name, Team: n.Team}
 	if err := checkName("domain", d.Name); err != nil {
 		return d, err
 	}
@@ -59,8 +68,14 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 	if err != nil {
 		return d, err
 	}
-	if err := t.inherit(ctx, d); err != nil {
+	if err := t.inherit(ctx, &d); err != nil {
 		return d, err
+	}
+	if n.Shared != nil {
+		d.Shared = *n.Shared
+	}
+	if n.Review != nil {
+		d.Review = *n.Review
 	}
 	const indent = 2
 	err = t.exec(ctx, `
@@ -89,17 +104,20 @@ func (t *tx) create(ctx context.Context, d Domain) (Domain, error) {
 	return made, t.save(ctx, &frame)
 }
 
-// inherit makes what is left of a domain of this name the new owner's.
-func (t *tx) inherit(ctx context.Context, d Domain) error {
-	var before string
-	err := t.QueryRowContext(ctx, `SELECT team FROM domains WHERE name = $1`, d.Name).Scan(&before)
-	if isNone(err) || err == nil && before == d.Team {
+// inherit makes what is left of a domain of this name the owner's of d. If that had it before, d lets others do what it did.
+func (t *tx) inherit(ctx context.Context, d *Domain) error {
+	var before Domain
+	err := t.QueryRowContext(ctx, `SELECT team, shared, review FROM domains WHERE name = $1`, d.Name).Scan(&before.Team, &before.Shared, &before.Review)
+	switch {
+	case isNone(err):
+		return nil
+	case err != nil:
+		return err
+	case before.Team == d.Team:
+		d.Shared, d.Review = before.Shared, before.Review
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return t.giveRules(ctx, d.Name, before, d.Team)
+	return t.giveRules(ctx, d.Name, before.Team, d.Team)
 }
 
 // newHead is a file without rules.
@@ -217,50 +235,6 @@ func (t *tx) owned(ctx context.Context, domain, team string) (list []Version, er
 	}), err
 }
 
-// DeleteDomain takes a domain away with all its rules. Its history stays, and a
-// domain that is made under this name again goes on with it, whichever team owns it then. It takes
-// the role Admin for its team.
-func (s *Store) DeleteDomain(ctx context.Context, by Actor, name string, match int64, reason string) error {
-	a := attempt{action: "domain.delete", domain: name, reason: reason}
-	return s.change(ctx, by, a, func(t *tx) error {
-		d, err := t.domainAt(ctx, name, match)
-		if err != nil {
-			return err
-		}
-		if err := checkReason(reason, true); err != nil {
-			return err
-		}
-		if err := by.need(Admin, "take a domain away", d.Team); err != nil {
-			return err
-		}
-		if err := t.empty(ctx, name); err != nil {
-			return err
-		}
-		e := a.event("")
-		e.Team = d.Team
-		t.done = append(t.done, e)
-		return nil
-	})
-}
-
-// empty takes all rules of a domain away, and the domain.
-func (t *tx) empty(ctx context.Context, name string) error {
-	for _, q := range []string{
-		`UPDATE versions SET state = 'superseded' WHERE domain = $1 AND state IN ('enforced', 'disabled')`,
-		`UPDATE versions SET state = 'withdrawn' WHERE domain = $1 AND state IN ('draft', 'shadow')`,
-		`DELETE FROM overrides WHERE domain = $1`,
-	} {
-		if err := t.exec(ctx, q, name); err != nil {
-			return err
-		}
-	}
-	err := t.exec(ctx, `UPDATE rules SET draft = 0, shadow = 0, enforced = 0, disabled = 0, gone = 1, revision = $2 WHERE domain = $1`, name, t.revision)
-	if err != nil {
-		return err
-	}
-	return t.exec(ctx, `UPDATE domains SET deleted = 1, bytes = 0, revision = $2 WHERE name = $1`, name, t.revision)
-}
-
 const domainColumns = `name, team, shared, review, bytes, revision,
 	(SELECT COUNT(*) FROM rules r WHERE r.domain = d.name AND r.id <> '' AND r.gone = 0)`
 
@@ -275,10 +249,17 @@ func scanDomain(found row) (d Domain, err error) {
 
 func findDomain(ctx context.Context, q queryer, name string) (Domain, error) {
 	d, err := scanDomain(q.QueryRowContext(ctx, `SELECT `+domainColumns+` FROM domains d WHERE name = $1 AND deleted = 0`, printable(name, MaxName+1)))
-	if isNone(err) {
-		return d, notFound("there is no domain %s in the rule database", clip(name))
+	if !isNone(err) {
+		return d, err
 	}
-	return d, err
+	kept, err := count(ctx, q, "deletions", " WHERE domain = $1", printable(name, MaxName+1))
+	switch {
+	case err != nil:
+		return d, err
+	case kept > 0:
+		return d, notFound("there is no domain %s in the rule database: it was taken away, and can be restored", clip(name))
+	}
+	return d, notFound("there is no domain %s in the rule database", clip(name))
 }
 
 func (t *tx) domain(ctx context.Context, name string) (Domain, error) {

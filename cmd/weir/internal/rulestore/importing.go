@@ -111,7 +111,7 @@ func (t *tx) replace(ctx context.Context, o *outline, p Import) (Domain, []Chang
 	}
 	d, err := t.domainAt(ctx, o.domain, p.Match)
 	if IsKind(err, NotFound) && p.Team != "" && p.Match == 0 {
-		d, err = t.create(ctx, Domain{Name: o.domain, Team: p.Team})
+		d, err = t.create(ctx, NewDomain{Name: o.domain, Team: p.Team})
 	}
 	if err != nil {
 		return d, nil, err

@@ -42,8 +42,8 @@ func find[T any](
 }
 
 // count is how many rows of a table there are; where says which, and may be empty.
-func count(ctx context.Context, q queryer, table, where string) (n int64, err error) {
-	err = q.QueryRowContext(ctx, `SELECT COUNT(*) FROM `+table+where).Scan(&n)
+func count(ctx context.Context, q queryer, table, where string, args ...any) (n int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT COUNT(*) FROM `+table+where, args...).Scan(&n)
 	return n, err
 }
 

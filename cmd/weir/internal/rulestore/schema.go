@@ -153,6 +153,32 @@ CREATE TABLE traffic (
 CREATE INDEX traffic_age ON traffic (step, began);
 `, `
 ALTER TABLE tokens ADD COLUMN used BIGINT NOT NULL DEFAULT 0; -- time of the last use, to 10 minutes; 0: none is known
+`, `
+CREATE TABLE deletions (
+	revision BIGINT PRIMARY KEY, -- of the change that took the domain away
+	domain   TEXT NOT NULL,
+	at       BIGINT NOT NULL, -- time
+	actor    TEXT NOT NULL,
+	reason   TEXT NOT NULL,
+	team     TEXT NOT NULL, -- this and the next as the domain had them
+	shared   BIGINT NOT NULL,
+	review   BIGINT NOT NULL,
+	indent   BIGINT NOT NULL,
+	bytes    BIGINT NOT NULL,
+	rules    BIGINT NOT NULL -- how many were active or proposed
+);
+CREATE INDEX deletions_domain ON deletions (domain, revision);
+CREATE TABLE deleted_rules (
+	deletion BIGINT NOT NULL, -- its revision
+	rule     TEXT NOT NULL,
+	team     TEXT NOT NULL, -- this and the next as the rule had them
+	draft    BIGINT NOT NULL,
+	shadow   BIGINT NOT NULL,
+	enforced BIGINT NOT NULL,
+	disabled BIGINT NOT NULL,
+	gone     BIGINT NOT NULL,
+	PRIMARY KEY (deletion, rule)
+);
 `}
 }
 

@@ -257,6 +257,11 @@ func (t *tx) weigh(ctx context.Context, d *Domain, before, after string) error {
 	if d.Bytes > MaxFile {
 		return &Error{Kind: Quota, Field: "text", Text: fmt.Sprintf("the file of domain %s would have %d bytes; it may have %d: begin another domain", d.Name, d.Bytes, MaxFile)}
 	}
+	return t.roomForBytes(ctx)
+}
+
+// roomForBytes refuses more than all domains together may have.
+func (t *tx) roomForBytes(ctx context.Context) error {
 	var all int64
 	if err := t.QueryRowContext(ctx, `SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM domains`).Scan(&all); err != nil {
 		return err

@@ -56,6 +56,9 @@ func TestStores(t *testing.T) {
 		{"nodes", testNodes},
 		{"gone rules", testGoneRules},
 		{"margin", testMargin},
+		{"restored", testRestored},
+		{"restored, refused", testRestoreRefused},
+		{"made again", testMadeAgain},
 		{"tried", testTried},
 		{"tallies", testTallies},
 		{"append-only", testAppendOnly},
@@ -81,7 +84,7 @@ func TestStores(t *testing.T) {
 func shop(t testing.TB, place string) *Store {
 	t.Helper()
 	s := open(t, place)
-	if _, err := s.CreateDomain(t.Context(), root(), Domain{Name: "shop", Team: "shop"}, "a test"); err != nil {
+	if _, err := s.CreateDomain(t.Context(), root(), NewDomain{Name: "shop", Team: "shop"}, "a test"); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -305,7 +308,7 @@ func testWait(t *testing.T, s *Store) {
 	if now := <-done; err != nil || now != after.Revision || len(after.Changed) != 1 || !strings.Contains(after.Changed[0].File, "key: user") {
 		t.Error(now, after, err)
 	}
-	if err := s.DeleteDomain(t.Context(), root(), "shop", after.Changed[0].Domain.Revision, "over"); err != nil {
+	if err := s.DeleteDomain(t.Context(), root(), Removal{Domain: "shop", Confirm: "shop", Match: after.Changed[0].Domain.Revision, Reason: "over"}); err != nil {
 		t.Fatal(err)
 	}
 	last, err := s.Published(t.Context(), after.Revision)

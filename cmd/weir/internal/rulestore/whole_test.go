@@ -16,7 +16,7 @@ func TestGone(t *testing.T) {
 		"Published": func(s *Store, ctx context.Context) { _, _ = s.Published(ctx, 0) },
 		"Document":  func(s *Store, ctx context.Context) { _, _ = s.Document(ctx, "shop") },
 		"CreateDomain": func(s *Store, ctx context.Context) {
-			_, _ = s.CreateDomain(ctx, root(), Domain{Name: fmt.Sprint("gone", rand.Uint64()), Team: "shop"}, "gone")
+			_, _ = s.CreateDomain(ctx, root(), NewDomain{Name: fmt.Sprint("gone", rand.Uint64()), Team: "shop"}, "gone")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestGone(t *testing.T) {
 					ask(s, ctx)
 					cancel()
 				}
-				if _, err := s.CreateDomain(t.Context(), root(), Domain{Name: fmt.Sprint("d", i), Team: "shop"}, "x"); err != nil {
+				if _, err := s.CreateDomain(t.Context(), root(), NewDomain{Name: fmt.Sprint("d", i), Team: "shop"}, "x"); err != nil {
 					t.Fatal(err)
 				}
 				written, err := revisionOf(t.Context(), s.write)

@@ -3,6 +3,7 @@ package webui
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
@@ -12,6 +13,7 @@ import (
 type domainForm struct {
 	Name, Team, Reason string
 	Shared, Review     bool
+	Was                *rulestore.Deletion // of a domain of this name: it could be restored; nil: there is none, or the person knows
 	Faults             map[string]string
 }
 
@@ -34,7 +36,20 @@ func (p *Pages) makeDomain(v *visit) error {
 		Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason"),
 		Shared: form("shared") == "yes", Review: form("review") == "yes",
 	}
-	d := rulestore.Domain{Name: f.Name, Team: f.Team, Shared: f.Shared, Review: f.Review}
+	if form("anew") != f.Name {
+		was, err := v.store.Deletions(v.r.Context(), f.Name, 0, 1)
+		if err != nil {
+			return err
+		}
+		if f.Name != "" && len(was) > 0 && !was[0].Again {
+			f.Was = &was[0]
+			if f.Was.Team == f.Team {
+				f.Shared, f.Review = f.Was.Shared, f.Was.Review
+			}
+			return v.show(http.StatusConflict, "new-domain", "New domain", f)
+		}
+	}
+	d := rulestore.NewDomain{Name: f.Name, Team: f.Team, Shared: &f.Shared, Review: &f.Review}
 	_, err := p.options.Changes.CreateDomain(v.r.Context(), v.store, v.actor, d, f.Reason)
 	if err != nil {
 		if f.Faults = faultsOf(err); f.Faults == nil {
@@ -56,7 +71,9 @@ type settingsForm struct {
 	Match          int64
 	Team, Reason   string
 	Shared, Review bool
-	Delete         bool // the form that was sent takes it away
+	Rules          int64  // that it has
+	Delete         bool   // the form that was sent takes it away
+	Confirm        string // its name, as it was typed to take it away
 	Faults         map[string]string
 }
 
@@ -65,7 +82,7 @@ func (v *visit) settings(d rulestore.Domain, sent settingsForm) settingsForm {
 	if sent.Faults == nil {
 		sent = settingsForm{Team: d.Team, Shared: d.Shared, Review: d.Review}
 	}
-	sent.Domain, sent.Match, sent.May = d.Name, d.Revision, v.may(rulestore.Admin, d.Team)
+	sent.Domain, sent.Match, sent.Rules, sent.May = d.Name, d.Revision, d.Rules, v.may(rulestore.Admin, d.Team)
 	return sent
 }
 
@@ -75,12 +92,12 @@ func (p *Pages) changeDomain(v *visit) error {
 	name, match := form("domain"), v.number("match")
 	sent := settingsForm{
 		Team: strings.TrimSpace(form("team")), Shared: form("shared") == "yes", Review: form("review") == "yes",
-		Reason: form("reason"), Delete: form("delete") == "yes",
+		Reason: form("reason"), Delete: form("delete") == "yes", Confirm: form("confirm"),
 	}
 	said, to, err := "The domain is changed.", place{domain: name}.home(), error(nil)
 	if sent.Delete {
-		said, to = "The domain "+name+" is taken away, with all its rules.", Home
-		err = v.store.DeleteDomain(ctx, v.actor, name, match, sent.Reason)
+		said, to = "The domain "+name+" is taken away, with all its rules. It can be restored as it was.", Home+"deletions"
+		err = v.store.DeleteDomain(ctx, v.actor, rulestore.Removal{Domain: name, Confirm: sent.Confirm, Match: match, Reason: sent.Reason})
 	} else {
 		_, err = v.store.UpdateDomain(ctx, v.actor, rulestore.Domain{Name: name, Team: sent.Team, Shared: sent.Shared, Review: sent.Review}, match, sent.Reason)
 	}
@@ -91,6 +108,60 @@ func (p *Pages) changeDomain(v *visit) error {
 		return err
 	}
 	return v.showRules(statusOf(err), rulesPage{Domain: name}, domainForms{settings: sent})
+}
+
+// deletionsPage is what deletions.html shows.
+type deletionsPage struct {
+	Rows []deletionRow
+	Next string // of the next page; empty: this is the last
+	Sent restoreForm
+}
+
+// deletionRow is a domain that was taken away.
+type deletionRow struct {
+	rulestore.Deletion
+
+	May bool // this actor may restore it
+}
+
+// restoreForm is the form that restores a domain, as it was sent.
+type restoreForm struct {
+	Domain, Reason string
+	Revision       int64 // of the deletion
+	Faults         map[string]string
+}
+
+// deletions lists domains that were taken away.
+func (p *Pages) deletions(v *visit) error { return v.showDeletions(http.StatusOK, restoreForm{}) }
+
+// restoreDomain brings one of them back as it was.
+func (p *Pages) restoreDomain(v *visit) error {
+	sent := restoreForm{Domain: v.r.PostFormValue("domain"), Reason: v.r.PostFormValue("reason"), Revision: v.number("revision")}
+	d, err := p.options.Changes.RestoreDomain(v.r.Context(), v.store, v.actor, sent.Domain, sent.Revision, sent.Reason)
+	if err == nil {
+		return v.see(place{domain: d.Name}.home(), "The domain is restored as it was, with "+counted(int(d.Rules), "rule", "rules")+".")
+	}
+	if sent.Faults = faultsOf(err); sent.Faults == nil {
+		return err
+	}
+	return v.showDeletions(statusOf(err), sent)
+}
+
+func (v *visit) showDeletions(status int, sent restoreForm) error {
+	before, _ := strconv.ParseInt(v.query("before"), 10, 64) // none: from the last
+	list, err := v.store.Deletions(v.r.Context(), "", before, pageSize+1)
+	if err != nil {
+		return err
+	}
+	page := deletionsPage{Sent: sent}
+	if len(list) > pageSize {
+		list = list[:pageSize]
+		page.Next = Home + "deletions?before=" + strconv.FormatInt(list[pageSize-1].Revision, 10)
+	}
+	for _, x := range list {
+		page.Rows = append(page.Rows, deletionRow{x, !x.Again && v.may(rulestore.Admin, x.Team)})
+	}
+	return v.show(status, "deletions", "Domains that were taken away", page)
 }
 
 // domainFile is the file of a domain as it was written.

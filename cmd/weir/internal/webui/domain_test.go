@@ -3,9 +3,11 @@ package webui_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,14 +80,48 @@ func TestSettings(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "Owned by mail.", "A second person has to publish.", `name="review" value="yes" checked`)
 	r, page = b.post(t, "/ui/settings", old)
 	wants(t, r, page, http.StatusConflict, "was changed since")
-	r, page = b.post(t, "/ui/settings", settings("delete", "yes", "reason", ""))
+	before := h.file(t)
+	r, page = b.post(t, "/ui/settings", settings("delete", "yes", "confirm", "shop", "reason", ""))
 	wants(t, r, page, http.StatusBadRequest, "say why", "<details open><summary>Take the domain away")
-	r, page = b.post(t, "/ui/settings", settings("delete", "yes"))
+	for _, typed := range []string{"", "Shop", "mail"} {
+		r, page = b.post(t, "/ui/settings", settings("delete", "yes", "confirm", typed))
+		wants(t, r, page, http.StatusBadRequest, `id="confirm-fault"`, "goes away with its 4 rules", "<details open><summary>Take the domain away", `value="as agreed"`)
+	}
+	r, page = b.post(t, "/ui/settings", settings("delete", "yes", "confirm", "shop"))
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, r.Header.Get("Location"))
-	wants(t, r, page, http.StatusOK, "The domain shop is taken away")
+	wants(t, r, page, http.StatusOK, "The domain shop is taken away", "4 rules, owned by mail, under review.", "Restore it")
+	revision := regexp.MustCompile(`name="revision" value="(\d+)"`).FindStringSubmatch(page)[1]
 	r, page = b.get(t, shopRules)
 	wants(t, r, page, http.StatusNotFound, "There is no domain shop.")
+	r, page = b.get(t, "/ui/")
+	wants(t, r, page, http.StatusOK, `href="/ui/deletions"`)
+	r, page = b.post(t, "/ui/domain", url.Values{"name": {"shop"}, "team": {"mail"}, "reason": {"anew"}})
+	wants(t, r, page, http.StatusConflict, "There was a domain shop of team mail, with 4 rules.", `name="review" value="yes" checked`, `name="anew" value="shop"`)
+
+	restore := url.Values{"domain": {"shop"}, "revision": {revision}, "reason": {"it was right"}}
+	mail := h.signedIn(t, "mia", rulestore.Publish, "mail")
+	r, page = mail.get(t, "/ui/deletions")
+	if wants(t, r, page, http.StatusOK, "owned by mail"); strings.Contains(page, "Restore it") {
+		t.Error("a publisher is offered to restore:", page)
+	}
+	r, page = mail.post(t, "/ui/deletions", maps.Clone(restore))
+	wants(t, r, page, http.StatusForbidden, "takes the role admin")
+	r, page = b.post(t, "/ui/deletions", url.Values{"domain": {"shop"}, "revision": {revision}, "reason": {""}})
+	wants(t, r, page, http.StatusBadRequest, "say why", "<details open><summary>Restore it")
+	r, page = b.post(t, "/ui/deletions", restore)
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.get(t, shopRules)
+	if wants(t, r, page, http.StatusOK, "restored as it was, with 4 rules", "Owned by mail.", "A second person has to publish."); h.file(t) != before {
+		t.Error(h.file(t))
+	}
+
+	r, page = b.post(t, "/ui/settings", settings("delete", "yes", "confirm", "shop"))
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.post(t, "/ui/domain", url.Values{"name": {"shop"}, "team": {"mail"}, "review": {"yes"}, "anew": {"shop"}, "reason": {"anew"}})
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.get(t, "/ui/deletions")
+	wants(t, r, page, http.StatusOK, "a domain of this name</a> again", "It has to go before this one can be restored.")
 }
 
 // TestSecondPerson: who wrote a version does not publish it, by another token of

@@ -36,6 +36,7 @@ type domainsPage struct {
 	Rows []domainRow
 	Next string // of the next page; empty: this is the last
 	May  bool   // make a domain
+	Gone bool   // there are domains that were taken away
 }
 
 // domains lists all domains, of the database and of files.
@@ -47,6 +48,13 @@ func (p *Pages) domains(v *visit) error {
 	}
 	rows = v.withFiles(rows, behind)
 	page := domainsPage{May: v.actor.Role == rulestore.Admin && v.store != nil}
+	if v.store != nil {
+		gone, err := v.store.Deletions(v.r.Context(), "", 0, 1)
+		if err != nil {
+			return err
+		}
+		page.Gone = len(gone) > 0
+	}
 	if len(rows) > pageSize {
 		rows = rows[:pageSize]
 		page.Next = Home + "?" + url.Values{"behind": {rows[pageSize-1].Name}}.Encode()

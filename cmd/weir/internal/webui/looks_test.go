@@ -22,6 +22,7 @@ func TestLooks(t *testing.T) {
 	fill(t, h)
 	h.load(t)
 	h.join()
+	h.takeAway(t)
 	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
 	for _, view := range browsertest.Views() {
 		p := b.Open(t, view, h.url+"/ui/sign-in")
@@ -68,6 +69,18 @@ descriptors:
 		if _, err := h.store.Propose(t.Context(), root(), p); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// takeAway makes a domain and takes it away.
+func (h *house) takeAway(t *testing.T) {
+	t.Helper()
+	d, err := h.store.CreateDomain(t.Context(), root(), rulestore.NewDomain{Name: "stock", Team: "stock"}, "a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.DeleteDomain(t.Context(), root(), rulestore.Removal{Domain: d.Name, Confirm: d.Name, Match: d.Revision, Reason: "the shop has it now"}); err != nil {
+		t.Fatal(err)
 	}
 }
 

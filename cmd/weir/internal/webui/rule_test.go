@@ -15,7 +15,7 @@ func TestActiveRule(t *testing.T) {
 	t.Parallel()
 	h := build(t, true)
 	ctx := t.Context()
-	if _, err := h.store.CreateDomain(ctx, root(), rulestore.Domain{Name: "shop", Team: "shop"}, "a test"); err != nil {
+	if _, err := h.store.CreateDomain(ctx, root(), rulestore.NewDomain{Name: "shop", Team: "shop"}, "a test"); err != nil {
 		t.Fatal(err)
 	}
 	made, err := h.store.Propose(ctx, root(), rulestore.Proposal{Domain: "shop", Text: "- key: user\n  limits: [10/s burst 20]\n", To: rulestore.Enforced, Reason: "a test"})
@@ -58,7 +58,7 @@ func TestRuleAway(t *testing.T) {
 	t.Parallel()
 	h := build(t, true)
 	ctx := t.Context()
-	if _, err := h.store.CreateDomain(ctx, root(), rulestore.Domain{Name: "shop", Team: "shop"}, "a test"); err != nil {
+	if _, err := h.store.CreateDomain(ctx, root(), rulestore.NewDomain{Name: "shop", Team: "shop"}, "a test"); err != nil {
 		t.Fatal(err)
 	}
 	match := int64(0)

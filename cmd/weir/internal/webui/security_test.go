@@ -182,13 +182,13 @@ func allPages() []string {
 	return []string{
 		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user", "/ui/new?domain=shop", "/ui/domain",
 		"/ui/history?domain=shop&rule=user", "/ui/rule?domain=shop&rule=newsletter",
-		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/traffic?domain=shop&span=6h", "/ui/nodes", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/import?domain=shop",
+		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/traffic?domain=shop&span=6h", "/ui/nodes", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/import?domain=shop", "/ui/deletions",
 	}
 }
 
 // allForms is all that takes forms of who has signed in.
 func allForms() []string {
-	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain", "/ui/try", "/ui/settings", "/ui/import", "/ui/teams", "/ui/tokens", "/ui/tokens/revoke"}
+	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/domain", "/ui/try", "/ui/settings", "/ui/deletions", "/ui/import", "/ui/teams", "/ui/tokens", "/ui/tokens/revoke"}
 }
 
 // TestPace: forms are counted with all that a token asks for; one too many is told
@@ -277,7 +277,7 @@ func TestLongFields(t *testing.T) {
 	for path, fields := range map[string][]string{
 		"/ui/rule": {"domain", "rule", "text", "reason", "to", "match"}, "/ui/step": {"domain", "rule", "version", "to", "reason", "force"},
 		"/ui/override": {"domain", "rule", "percent", "minutes", "reason"}, "/ui/domain": {"name", "team", "reason"},
-		"/ui/settings": {"domain", "team", "match", "reason"}, "/ui/import": {"text", "team", "reason", "to"},
+		"/ui/settings": {"domain", "team", "match", "reason", "confirm"}, "/ui/deletions": {"domain", "reason"}, "/ui/import": {"text", "team", "reason", "to"},
 		"/ui/teams": {"team", "quota", "reason"}, "/ui/tokens": {"actor", "role", "teams", "days", "reason"}, "/ui/tokens/revoke": {"token", "reason"},
 		"/ui/try": {"domain", "entries", "cost"}, "/ui/look": {"domain", "text"},
 	} {

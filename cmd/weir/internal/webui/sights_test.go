@@ -251,7 +251,7 @@ func TestHistoryStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.store.DeleteDomain(t.Context(), root(), "shop", d.Revision, "over"); err != nil {
+	if err := h.store.DeleteDomain(t.Context(), root(), rulestore.Removal{Domain: "shop", Confirm: "shop", Match: d.Revision, Reason: "over"}); err != nil {
 		t.Fatal(err)
 	}
 	b := h.signedIn(t, "ann", rulestore.Admin, rulestore.AllTeams)

@@ -91,6 +91,7 @@ func (v *visit) trial(d rulestore.Document, x rulestore.Version) *trial {
 // historyPage is what history.html shows.
 type historyPage struct {
 	Domain, ID string
+	Away       bool // the domain was taken away
 	Match      int64
 	Publish    bool
 	Step       stepForm // that rolls back, as it was sent
@@ -130,7 +131,7 @@ func (v *visit) showHistory(status int, at place, sent stepForm) error {
 	if err != nil {
 		return err
 	}
-	page := historyPage{Domain: at.domain, ID: at.id, Match: r.Revision, Publish: d.Name != "" && v.may(rulestore.Publish, r.Team, d.Team), Step: sent}
+	page := historyPage{Domain: at.domain, ID: at.id, Away: d.Name == "", Match: r.Revision, Publish: d.Name != "" && v.may(rulestore.Publish, r.Team, d.Team), Step: sent}
 	if len(list) > historySize {
 		list = list[:historySize]
 		page.Next = at.at("history") + "&before=" + strconv.FormatInt(list[historySize-1].Number, 10)

@@ -195,7 +195,7 @@ func (v *visit) write(status int, look, part string, data any) error {
 func (v *visit) nav() []tab {
 	here := strings.TrimPrefix(v.r.URL.Path, Home)
 	tabs := []tab{
-		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "history", "import"}, here)},
+		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "deletions", "history", "import"}, here)},
 		{Name: "Try a request", Path: "try"},
 		{Name: "Traffic", Path: "traffic"},
 		{Name: "Nodes", Path: "nodes"},
@@ -315,6 +315,8 @@ func faultsOf(err error) map[string]string {
 	switch {
 	case bad.Field == "text" && len(bad.Findings) > 0:
 		return map[string]string{"text": "This can't be used as it is; the reason stands beside each field."}
+	case bad.Field == "confirm":
+		return map[string]string{"confirm": "The name " + bad.Text}
 	case bad.Field == "expires":
 		return map[string]string{"expires": "When the token ends " + bad.Text}
 	case bad.Field == "rule", bad.Field == "owner":

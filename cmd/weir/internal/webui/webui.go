@@ -82,6 +82,8 @@ func (p *Pages) route() error {
 		"GET domain":         stored(p.newDomain),
 		"POST domain":        stored(p.makeDomain),
 		"POST settings":      stored(p.changeDomain),
+		"GET deletions":      stored(p.deletions),
+		"POST deletions":     stored(p.restoreDomain),
 		"GET domain.yaml":    stored(p.domainFile),
 		"GET import":         stored(p.importing),
 		"POST import":        stored(p.importFile),
