@@ -31,7 +31,7 @@ more.`,
 		rulesPlanCommand(), rulesApplyCommand(),
 		rulesListCommand(), rulesGetCommand(), rulesHistoryCommand(), rulesDiffCommand(),
 		rulesDeleteDomainCommand(), rulesDeletionsCommand(), rulesRestoreCommand(),
-		rulesPublishCommand(), rulesWithdrawCommand(), rulesRollbackCommand(), rulesOpenCommand(), rulesTightenCommand(), rulesEndCommand(),
+		rulesPublishCommand(), rulesWithdrawCommand(), rulesDisableCommand(), rulesRollbackCommand(), rulesOpenCommand(), rulesTightenCommand(), rulesEndCommand(),
 	)
 	return cmd
 }

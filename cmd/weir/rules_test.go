@@ -375,6 +375,16 @@ func TestRulesUnderReview(t *testing.T) {
 		{"ann", "rules plan --to enforced DIR", exitNo, "domain shop: in shadow already (DIR/shop.yaml)\n  would be refused: rule user: domain shop wants", ""},
 		{"bob", "rules plan --to enforced DIR", exitNo, "domain shop: 2 changes", ""},
 		{"bob", "rules apply --to enforced --reason seen DIR", exitYes, "domain shop: 2 changes, active", ""},
+		{"ann", "rules disable --reason flood shop user", exitYes, "rule user of domain shop: version 2 is active until another person disables it, as ann asks; revision ", ""},
+		{"ann", "rules disable --reason flood shop user", exitFail, "", "wants a second person: ann asks to disable version 2"},
+		{"bob", "rules list shop", exitYes, "enforced 2, to be disabled, as ann asks\n", ""},
+		{"ann", "rules withdraw --version 2 --reason mistake shop user", exitYes, "rule user of domain shop: version 2 is active; revision ", ""},
+		{"ann", "rules disable --reason flood shop user", exitYes, "until another person disables it", ""},
+		{"bob", "rules disable --reason flood shop user", exitYes, "rule user of domain shop: it is not active; revision ", ""},
+		{"bob", "rules publish --version 2 --reason over shop user", exitYes, "version 2 is active", ""},
+		{"ann", "rules open --for 2h --reason flood shop", exitFail, "", "may open or tighten limits there for 60 min in 24 h, and ann has 1h0m0s left"},
+		{"ann", "rules open --for 1h --reason flood shop", exitYes, "domain shop: open until TIME, by ann alone; when another person does the same, it holds as long as that one says\n", ""},
+		{"bob", "rules open --for 2h --reason flood shop", exitYes, "domain shop: open until TIME\n", ""},
 	} {
 		t.Setenv("WEIR_TOKEN", people[step.by])
 		code, out, told := d.runs(strings.Fields(strings.ReplaceAll(step.args, "DIR", d.files))...)

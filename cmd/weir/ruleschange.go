@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 )
 
 // ruleStep is what commands that change one rule are told.
@@ -41,6 +43,9 @@ func versionsOf(r *ruleapi.Rule) string {
 		if v.number != 0 {
 			words = append(words, fmt.Sprintf("%s %d", v.what, v.number))
 		}
+	}
+	if r.Disabling != nil {
+		words = append(words, "to be disabled, as "+terminal.Escape(r.Disabling.Actor)+" asks")
 	}
 	return strings.Join(words, ", ")
 }
@@ -118,6 +123,31 @@ func rulesWithdrawCommand() *cobra.Command {
 	return cmd
 }
 
+func rulesDisableCommand() *cobra.Command {
+	var o ruleStep
+	cmd := &cobra.Command{
+		Use:   "disable DOMAIN RULE --reason TEXT",
+		Short: "Leave a rule out until it is enforced again",
+		Long: `Leave the active version of a rule out until it is enforced again. In a domain
+under review it takes two people: the first one asks for it, and the rule stays
+active; the same command by another one does it. weir rules withdraw --version
+with the active version takes back what was asked for.`,
+		Example: `  weir rules disable --reason "the export has moved" shop path=/export`,
+		Args:    exactTarget,
+	}
+	o.flags(cmd, "`NUMBER` of the version (default: the active one)")
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		return o.change(cmd, target(args), "state", func(r *ruleapi.Rule) (any, error) {
+			n := cmp.Or(o.version, r.Enforced)
+			if n == 0 {
+				return nil, usagef("%s has no active version", target(args))
+			}
+			return map[string]any{"version": n, "to": "disabled", "reason": o.reason}, nil
+		})
+	})
+	return cmd
+}
+
 // change reads a rule, sends a change of it, and prints the rule as it is then. An author that
 // changed the rule in between loses nothing: the call is refused.
 func (o *ruleStep) change(cmd *cobra.Command, t ruleTarget, call string, body func(*ruleapi.Rule) (any, error)) error {
@@ -159,6 +189,8 @@ func (o *ruleStep) print(out io.Writer, t ruleTarget, before int64, now *ruleAns
 	}
 	text := fmt.Sprintf("%s: version %d is active", t, r.Enforced)
 	switch {
+	case r.Disabling != nil:
+		text = fmt.Sprintf("%s: version %d is active until another person disables it, as %s asks", t, r.Enforced, terminal.Escape(r.Disabling.Actor))
 	case r.State == "gone":
 		text = fmt.Sprintf("%s: it is not there any more", t)
 	case r.State != "enforced":
@@ -198,7 +230,9 @@ func rulesOpenCommand() *cobra.Command {
 		Short: "Let all pass for a time, as in an incident",
 		Long: `Let all requests of a domain, or of one rule, pass for a time. Counts go on, and
 what would have been denied is reported. Then the limits are back by themselves,
-on every node, or with weir rules end before.`,
+on every node, or with weir rules end before. In a domain under review, one
+person alone can do it for an hour in 24 hours; when another person does the
+same, it holds as long as that one says.`,
 		Example: `  weir rules open --for 30m --reason "a customer is locked out" shop user`,
 		Args:    anyTarget,
 	}
@@ -217,7 +251,8 @@ func rulesTightenCommand() *cobra.Command {
 		Short: "Let only a part of each limit pass for a time, as in an incident",
 		Long: `Let only N percent of each limit of a domain, or of one rule, pass for a time:
 rounded down, and one event at least. Then the limits are back by themselves, on
-every node, or with weir rules end before.`,
+every node, or with weir rules end before. In a domain under review, one person
+alone can do it for an hour in 24 hours, as with weir rules open.`,
 		Example: `  weir rules tighten --percent 50 --for 1h --reason "the database is slow" shop`,
 		Args:    anyTarget,
 	}
@@ -307,10 +342,14 @@ func (o *ruleOverride) print(out io.Writer, t ruleTarget, answer *ruleAnswer) er
 
 // overrideWords says what holds, and how long.
 func overrideWords(o *rulestore.Override) string {
-	return heldWords(o.Percent, o.Until.UTC().Format(time.RFC3339))
+	words := heldWords(o.Percent, o.Until.UTC().Format(time.RFC3339))
+	if o.Unreviewed {
+		words += ", by " + terminal.Escape(o.Author) + " alone; when another person does the same, it holds as long as that one says"
+	}
+	return words
 }
 
-// heldWords is overrideWords with the time as a text.
+// heldWords says what holds until a time.
 func heldWords(percent int64, until string) string {
 	what := "open"
 	if percent > 0 {

@@ -88,7 +88,11 @@ func stateOf(r *ruleapi.Rule) string {
 	if r.Override == nil {
 		return r.State
 	}
-	return r.State + ", " + overrideWords(r.Override)
+	state := r.State + ", " + heldWords(r.Override.Percent, r.Override.Until.UTC().Format(time.RFC3339))
+	if r.Override.Unreviewed {
+		state += ", unreviewed"
+	}
+	return state
 }
 
 func rulesGetCommand() *cobra.Command {

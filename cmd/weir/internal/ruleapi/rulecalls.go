@@ -25,10 +25,21 @@ type Rule struct {
 	Revision int64  `json:"revision"`
 	// Override is what holds for it at present, its own or its domain's.
 	Override *rulestore.Override `json:"override,omitempty"`
+	// Disabling is that a person asks to disable the active version, in a domain under review; another one has to do it.
+	Disabling *Asked `json:"disabling,omitempty"`
+}
+
+// Asked is a step that a person asks for.
+type Asked struct {
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
 }
 
 func ruleOf(r rulestore.Rule, of rulestore.Overrides) Rule {
 	out := Rule{Domain: r.Domain, ID: r.ID, Team: r.Team, Text: r.Text, Latest: r.Latest, Draft: r.Draft, Shadow: r.Shadow, Enforced: r.Enforced, Revision: r.Revision}
+	if r.Disabling != "" {
+		out.Disabling = &Asked{r.Disabling, r.DisablingReason}
+	}
 	switch {
 	case r.Gone:
 		out.State = "gone"
@@ -179,7 +190,11 @@ func (c *call) move(s rulestore.Step) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.one(r)
+	out, err := c.one(r)
+	if s.To == rulestore.Disabled && !r.Disabled {
+		out.status = http.StatusAccepted // it waits for a second person
+	}
+	return out, err
 }
 
 // rollingBack is what is to be enforced again.

@@ -185,7 +185,7 @@ func testLines(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusedAs(t, second(s.CreateDomain(t.Context(), ann, Domain{Name: "mail", Team: "mail"}, "no")), Forbidden)
+	refusedAs(t, second(s.CreateDomain(t.Context(), ann, NewDomain{Name: "mail", Team: "mail"}, "no")), Forbidden)
 	list, err := s.Audit(t.Context(), Audited{})
 	if err != nil || len(list) != 5 {
 		t.Fatal(len(list), err)
@@ -351,7 +351,7 @@ func TestTwoWriters(t *testing.T) {
 					case 0:
 						_, err = s.Propose(t.Context(), root(), Proposal{Domain: "shop", Text: rule(fmt.Sprintf("k%d-%d", n, i), "1/s"), To: Enforced, Reason: "a test"})
 					case 1:
-						if _, err = s.CreateDomain(t.Context(), as("eve", Read), Domain{Name: "x", Team: "x"}, "no"); IsKind(err, Forbidden) && !IsKind(err, Unavailable) {
+						if _, err = s.CreateDomain(t.Context(), as("eve", Read), NewDomain{Name: "x", Team: "x"}, "no"); IsKind(err, Forbidden) && !IsKind(err, Unavailable) {
 							err = nil
 						}
 					case 2:
@@ -398,7 +398,7 @@ func TestRestrictedRole(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	refusedAs(t, second(s.CreateDomain(t.Context(), as("eve", Read), Domain{Name: "x", Team: "x"}, "no")), Forbidden)
+	refusedAs(t, second(s.CreateDomain(t.Context(), as("eve", Read), NewDomain{Name: "x", Team: "x"}, "no")), Forbidden)
 	for _, statement := range []string{
 		`UPDATE audit SET actor = 'eve'`, `DELETE FROM audit`, `TRUNCATE audit`, `DROP TABLE audit`, `DROP TRIGGER audit_append_only ON audit`, `ALTER TABLE audit DISABLE TRIGGER ALL`,
 		`UPDATE weir_schema SET version = 1`, `SET session_replication_role = replica`,

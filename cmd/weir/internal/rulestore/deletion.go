@@ -123,7 +123,7 @@ func (t *tx) empty(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	err := t.exec(ctx, `UPDATE rules SET draft = 0, shadow = 0, enforced = 0, disabled = 0, gone = 1, revision = $2 WHERE domain = $1`, name, t.revision)
+	err := t.exec(ctx, `UPDATE rules SET draft = 0, shadow = 0, enforced = 0, disabled = 0, gone = 1, disabling = '', disabling_reason = '', revision = $2 WHERE domain = $1`, name, t.revision)
 	if err != nil {
 		return err
 	}

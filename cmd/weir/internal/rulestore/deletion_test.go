@@ -48,17 +48,8 @@ func shopOfAll(t *testing.T, s *Store) {
 	propose(ann, Proposal{Rule: "a", Text: rule("a", "6/s"), To: Draft})
 	propose(ann, Proposal{Rule: "b", Text: rule("b", "7/s"), To: Shadow})
 	move(bob, "b", Enforced, 2)
-	d = file(t, s).Domain
-	d.Review = false // it is disabled by one
-	d, err := s.UpdateDomain(ctx, root(), d, d.Revision, "for a step")
-	if err != nil {
-		t.Fatal(err)
-	}
 	move(ann, "c", Disabled, 1)
-	d.Review, d.Revision = true, file(t, s).Domain.Revision
-	if _, err := s.UpdateDomain(ctx, root(), d, d.Revision, "by two again"); err != nil {
-		t.Fatal(err)
-	}
+	move(bob, "c", Disabled, 1)
 	propose(ann, Proposal{Rule: "d", To: Draft})
 	move(bob, "d", Enforced, 2)
 	propose(ann, Proposal{Rule: "e", Text: rule("e", "1/s"), To: Shadow, Before: "b"})

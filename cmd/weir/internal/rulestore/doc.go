@@ -45,5 +45,6 @@
 // file, feed.go says what is active since when, token.go who may do what, claim.go which
 // node serves a folder, node.go which serve PostgreSQL, and what is active there. audit.go
 // says who did what, and chain.go whether that was changed.
-// relax.go opens and tightens limits for a time. deletion.go takes domains away and restores them. query.go reads what a query finds.
+// relax.go opens and tightens limits for a time, and unreviewed.go
+// counts what one person did alone. deletion.go takes domains away and restores them. query.go reads what a query finds.
 package rulestore

@@ -13,7 +13,7 @@ type Domain struct {
 	Name   string
 	Team   string // that owns it, and its rules but for those with an owner
 	Shared bool   // other teams may add rules of their own
-	Review bool   // who enforces a version must not be who wrote it
+	Review bool   // it takes two people to enforce a version, to disable one, and to open or tighten limits for long
 	// Rules is how many are active or proposed, Bytes how long the file in force
 	// may be at most. Revision is that of the last change in it.
 	Rules, Bytes, Revision int64
@@ -173,6 +173,9 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 		}
 		e := a.event("")
 		e.Team = d.Team
+		if d.Review != old.Review {
+			e.Reason = fmt.Sprintf("review %s: %s", map[bool]string{true: "on", false: "off"}[d.Review], reason)
+		}
 		t.done = append(t.done, e)
 		now, err = t.domain(ctx, d.Name)
 		return err

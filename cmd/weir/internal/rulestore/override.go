@@ -20,6 +20,10 @@ type Override struct {
 	Until   time.Time `json:"until"`
 	Author  string    `json:"author"`
 	Reason  string    `json:"reason"`
+	// Second is the person that confirmed what Author did, in a domain under review; empty: nobody did.
+	Second string `json:"second,omitempty"`
+	// Unreviewed is whether Author did it alone in a domain under review.
+	Unreviewed bool `json:"unreviewed,omitempty"`
 }
 
 // Overrides are those of one domain.
@@ -50,7 +54,8 @@ const MaxOverride = 7 * 24 * time.Hour
 
 // Override opens or tightens a rule or a domain until o.Until, in place of any
 // override that it had; an o.Until that is over ends it. It takes the role
-// Publish for the rule's team or the domain's.
+// Publish for the rule's team or the domain's. In a domain under review one person alone can do it for
+// MaxUnreviewed; another person that does the same confirms it, for as long as that person says.
 func (s *Store) Override(ctx context.Context, by Actor, o Override) error {
 	action := "open"
 	switch {
@@ -91,17 +96,33 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	if err := t.by.need(Publish, a.action+" limits of domain "+d.Name, teams...); err != nil {
 		return err
 	}
+	o.Author, o.Until = t.by.Name, moment(until)
+	held, err := t.held(ctx, &o)
+	if err != nil {
+		return err
+	}
 	if until > t.at {
 		if err := t.canOverride(ctx, &d, o); err != nil {
 			return err
 		}
+		if d.Review {
+			if err := t.review(ctx, &held, &o); err != nil {
+				return err
+			}
+		}
 	}
 	err = t.exec(ctx, `
-		INSERT INTO overrides (domain, rule, percent, ends, author, reason) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (domain, rule) DO UPDATE SET percent = excluded.percent, ends = excluded.ends, author = excluded.author, reason = excluded.reason`,
-		o.Domain, o.Rule, o.Percent, until, t.by.Name, o.Reason)
+		INSERT INTO overrides (domain, rule, percent, ends, author, reason, second, unreviewed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (domain, rule) DO UPDATE SET percent = excluded.percent, ends = excluded.ends, author = excluded.author, reason = excluded.reason,
+			second = excluded.second, unreviewed = excluded.unreviewed`,
+		o.Domain, o.Rule, o.Percent, until, o.Author, o.Reason, o.Second, number(o.Unreviewed))
 	if err != nil {
 		return err
+	}
+	if held.Unreviewed {
+		if err := t.cutUnreviewed(ctx, o.Domain, held.Author); err != nil {
+			return err
+		}
 	}
 	if err := t.exec(ctx, `UPDATE domains SET revision = $1 WHERE name = $2`, t.revision, o.Domain); err != nil {
 		return err
@@ -110,6 +131,9 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 	e.Team = teams[len(teams)-1]
 	if until > t.at {
 		e.Reason = fmt.Sprintf("until %s, %s: %s", moment(until).Format(time.RFC3339), o.words(), o.Reason)
+	}
+	if o.Unreviewed {
+		e.Action += ".unreviewed"
 	}
 	t.done = append(t.done, e)
 	return nil
@@ -154,10 +178,14 @@ func (t *tx) bears(ctx context.Context, d *Domain, rule, text string) error {
 }
 
 func (o *Override) words() string {
-	if o.Percent == 0 {
-		return "open"
+	words := "open"
+	if o.Percent != 0 {
+		words = fmt.Sprintf("%d %% of each limit", o.Percent)
 	}
-	return fmt.Sprintf("%d %% of each limit", o.Percent)
+	if o.Second != "" {
+		words += fmt.Sprintf(", by %s and %s", o.Author, o.Second)
+	}
+	return words
 }
 
 // Overrides are the active ones of the domains from one name to another, by domain.
@@ -181,9 +209,9 @@ func eachOverride(ctx context.Context, q queryer, add func(Override), where stri
 	return each(ctx, q, func(found row) error {
 		var o Override
 		var ends int64
-		err := found.Scan(&o.Domain, &o.Rule, &o.Percent, &ends, &o.Author, &o.Reason)
+		err := found.Scan(&o.Domain, &o.Rule, &o.Percent, &ends, &o.Author, &o.Reason, &o.Second, &o.Unreviewed)
 		o.Until = moment(ends)
 		add(o)
 		return err
-	}, `SELECT domain, rule, percent, ends, author, reason FROM overrides WHERE `+where+` ORDER BY domain, rule`, args...)
+	}, `SELECT domain, rule, percent, ends, author, reason, second, unreviewed FROM overrides WHERE `+where+` ORDER BY domain, rule`, args...)
 }

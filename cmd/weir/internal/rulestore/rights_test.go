@@ -50,7 +50,7 @@ func testRights(t *testing.T, s *Store) {
 		by      Actor
 		to      State
 		version int64
-	}{{ann, Enforced, 1}, {web, Disabled, 1}, {web, Enforced, 1}} { // what was in force has had its second person
+	}{{ann, Enforced, 1}, {web, Disabled, 1}, {ann, Disabled, 1}, {web, Enforced, 1}} { // what was in force has had its second person
 		if err := move(next.by, next.to, next.version); err != nil {
 			t.Errorf("%s to %s: %v", next.by.Name, next.to, err)
 		}

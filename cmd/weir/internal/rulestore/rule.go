@@ -37,6 +37,9 @@ type Rule struct {
 	Gone     bool  // it was taken away, and none is proposed
 	Revision int64 // of its last change: Match of the next
 
+	// Disabling is the person that asks to disable Enforced, in a domain under review; another one has to do it. Empty: nobody does.
+	Disabling, DisablingReason string
+
 	// Text is the active or disabled rule, else the newest that is proposed. Rule
 	// lists and Store.Rule have it; empty: it was taken away, if something is proposed
 	// since or not.
@@ -67,10 +70,10 @@ type Version struct {
 // gap is the room between the places of two rules, for others to come between.
 const gap = 1 << 32
 
-const ruleColumns = `r.domain, r.id, r.team, r.latest, r.draft, r.shadow, r.enforced, r.disabled, r.gone, r.revision`
+const ruleColumns = `r.domain, r.id, r.team, r.latest, r.draft, r.shadow, r.enforced, r.disabled, r.gone, r.revision, r.disabling, r.disabling_reason`
 
 func (r *Rule) fields() []any {
-	return []any{&r.Domain, &r.ID, &r.Team, &r.Latest, &r.Draft, &r.Shadow, &r.Enforced, &r.Disabled, &r.Gone, &r.Revision}
+	return []any{&r.Domain, &r.ID, &r.Team, &r.Latest, &r.Draft, &r.Shadow, &r.Enforced, &r.Disabled, &r.Gone, &r.Revision, &r.Disabling, &r.DisablingReason}
 }
 
 // rule is a rule's row, or a rule that is to come.
@@ -88,10 +91,12 @@ func (t *tx) rule(ctx context.Context, domain, id string) (Rule, error) {
 func (t *tx) save(ctx context.Context, r *Rule) error {
 	r.Revision = t.revision
 	err := t.exec(ctx, `
-		INSERT INTO rules (domain, id, team, latest, draft, shadow, enforced, disabled, gone, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		INSERT INTO rules (domain, id, team, latest, draft, shadow, enforced, disabled, gone, revision, disabling, disabling_reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (domain, id) DO UPDATE SET team = excluded.team, latest = excluded.latest, draft = excluded.draft, shadow = excluded.shadow,
-			enforced = excluded.enforced, disabled = excluded.disabled, gone = excluded.gone, revision = excluded.revision`,
-		r.Domain, r.ID, r.Team, r.Latest, r.Draft, r.Shadow, r.Enforced, number(r.Disabled), number(r.Gone), r.Revision)
+			enforced = excluded.enforced, disabled = excluded.disabled, gone = excluded.gone, revision = excluded.revision,
+			disabling = excluded.disabling, disabling_reason = excluded.disabling_reason`,
+		r.Domain, r.ID, r.Team, r.Latest, r.Draft, r.Shadow, r.Enforced, number(r.Disabled), number(r.Gone), r.Revision, r.Disabling, r.DisablingReason)
 	if err != nil {
 		return err
 	}

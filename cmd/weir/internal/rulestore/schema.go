@@ -179,6 +179,18 @@ CREATE TABLE deleted_rules (
 	gone     BIGINT NOT NULL,
 	PRIMARY KEY (deletion, rule)
 );
+`, `
+ALTER TABLE rules ADD COLUMN disabling TEXT NOT NULL DEFAULT ''; -- the person that asks to disable the version in force
+ALTER TABLE rules ADD COLUMN disabling_reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE overrides ADD COLUMN second TEXT NOT NULL DEFAULT ''; -- the person that confirmed it
+ALTER TABLE overrides ADD COLUMN unreviewed BIGINT NOT NULL DEFAULT 0; -- 1: of one person alone, in a domain under review
+CREATE TABLE unreviewed (
+	domain TEXT NOT NULL,
+	actor  TEXT NOT NULL, -- in small letters
+	began  BIGINT NOT NULL, -- time; since when overrides of this actor alone hold
+	ends   BIGINT NOT NULL, -- time
+	PRIMARY KEY (domain, actor, began)
+);
 `}
 }
 

@@ -21,7 +21,8 @@ type Step struct {
 }
 
 // Move takes a version a step. It takes the role Propose for Shadow and
-// Withdrawn, and Publish else, for the rule's team or the domain's.
+// Withdrawn, and Publish else, for the rule's team or the domain's. In a domain under review it takes two people
+// to disable a version: the first only asks for it, which takes the role Propose, and Rule.Disabling tells; Withdrawn of the active version takes that back.
 func (s *Store) Move(ctx context.Context, by Actor, p Step) (Rule, error) {
 	var now Rule
 	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, version: p.Version, reason: p.Reason}
@@ -60,6 +61,7 @@ func (r *Rule) shown() int64 {
 // step takes a version of r to a state, and saves r.
 func (t *tx) step(ctx context.Context, d *Domain, r *Rule, version int64, to State, forced bool) error {
 	var err error
+	action := Action(to, forced)
 	switch to {
 	case Draft, "":
 	case Shadow:
@@ -69,7 +71,10 @@ func (t *tx) step(ctx context.Context, d *Domain, r *Rule, version int64, to Sta
 			err = t.enforce(ctx, d, r, version)
 		}
 	case Disabled:
-		err = t.disable(ctx, d, r, version)
+		var asked bool
+		if asked, err = t.disable(ctx, d, r, version); asked {
+			action = "disable.asked"
+		}
 	case Withdrawn:
 		err = t.withdraw(ctx, d, r, version)
 	case Superseded:
@@ -84,7 +89,7 @@ func (t *tx) step(ctx context.Context, d *Domain, r *Rule, version int64, to Sta
 	if err := t.exec(ctx, `UPDATE versions SET reason = $1 WHERE domain = $2 AND rule = $3 AND number = $4 AND reason = ''`, t.reason, r.Domain, r.ID, version); err != nil {
 		return err
 	}
-	t.done = append(t.done, Event{Action: Action(to, forced), Domain: r.Domain, Rule: r.ID, Team: r.Team, Version: version, Reason: t.reason})
+	t.done = append(t.done, Event{Action: action, Domain: r.Domain, Rule: r.ID, Team: r.Team, Version: version, Reason: t.reason})
 	return t.save(ctx, r)
 }
 
@@ -128,6 +133,10 @@ func (t *tx) shadow(ctx context.Context, d *Domain, r *Rule, version int64) erro
 }
 
 func (t *tx) withdraw(ctx context.Context, d *Domain, r *Rule, version int64) error {
+	if r.Disabling != "" && version == r.Enforced {
+		r.Disabling, r.DisablingReason = "", "" // what was asked for, not the version
+		return t.by.need(Propose, "change rule "+nameOf(r.ID), r.Team, d.Team)
+	}
 	if err := t.stillOpen(ctx, d, r, version); err != nil {
 		return err
 	}
@@ -138,22 +147,35 @@ func (t *tx) withdraw(ctx context.Context, d *Domain, r *Rule, version int64) er
 	return t.settle(ctx, r)
 }
 
-func (t *tx) disable(ctx context.Context, d *Domain, r *Rule, version int64) error {
-	if err := t.by.need(Publish, "disable rule "+nameOf(r.ID), r.Team, d.Team); err != nil {
-		return err
+// disable leaves a version out, or in a domain under review asks a second person to do it.
+func (t *tx) disable(ctx context.Context, d *Domain, r *Rule, version int64) (asked bool, err error) {
+	first := d.Review && (r.Disabling == "" || strings.EqualFold(r.Disabling, t.by.Name))
+	role := Publish
+	if first {
+		role = Propose
+	}
+	if err := t.by.need(role, "disable rule "+nameOf(r.ID), r.Team, d.Team); err != nil {
+		return false, err
 	}
 	if r.ID == Frame || version != r.Enforced || r.Disabled || version == 0 {
-		return invalid("version", "%d of rule %s is not active; only an active version can be disabled", version, nameOf(r.ID))
+		return false, invalid("version", "%d of rule %s is not active; only an active version can be disabled", version, nameOf(r.ID))
+	}
+	switch {
+	case first && r.Disabling != "":
+		return false, forbidden("domain %s wants a second person: %s asks to disable version %d, so another person must disable it", d.Name, r.Disabling, version)
+	case first:
+		r.Disabling, r.DisablingReason = t.by.Name, t.reason
+		return true, nil
 	}
 	v, err := findVersion(ctx, t, r.Domain, r.ID, version)
 	if err != nil {
-		return err
+		return false, err
 	}
-	r.Disabled = true
+	r.Disabled, r.Disabling, r.DisablingReason = true, "", ""
 	if err := t.mark(ctx, r, version, Disabled); err != nil {
-		return err
+		return false, err
 	}
-	return t.weigh(ctx, d, v.Text, "")
+	return false, t.weigh(ctx, d, v.Text, "")
 }
 
 // mayPublish is whether the actor may put a version in force.
@@ -185,6 +207,10 @@ func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) 
 			return forbidden("domain %s wants a second person: %s wrote version %d, so another person must enforce it", d.Name, v.Author, version)
 		}
 	case Disabled, Superseded:
+		// A removal was meant for the rule as it was then.
+		if d.Review && v.Text == "" {
+			return forbidden("domain %s wants a second person: propose to take rule %s away, and let another person enforce that", d.Name, nameOf(r.ID))
+		}
 	}
 	return nil
 }
@@ -217,6 +243,7 @@ func (t *tx) enforce(ctx context.Context, d *Domain, r *Rule, version int64) err
 		}
 	}
 	r.Enforced, r.Disabled, r.Team = version, false, v.Team
+	r.Disabling, r.DisablingReason = "", ""
 	r.unpropose(version)
 	if err := t.mark(ctx, r, version, Enforced); err != nil {
 		return err

@@ -149,6 +149,63 @@ func TestSecondPerson(t *testing.T) {
 	wants(t, r, page, http.StatusSeeOther)
 }
 
+// TestReviewOnPages: in a domain under review a page proposes what a second person has to do, and says so; what a person opens alone is marked.
+func TestReviewOnPages(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	d, err := h.store.Domain(t.Context(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Review = true
+	if _, err := h.store.UpdateDomain(t.Context(), root(), d, d.Revision, "two see more"); err != nil {
+		t.Fatal(err)
+	}
+	before := h.file(t)
+	ann, bob := h.signedIn(t, "ann", rulestore.Publish, "shop"), h.signedIn(t, "bob", rulestore.Publish, "shop")
+	step := func(b *browser, to, version string) {
+		t.Helper()
+		r, page := b.post(t, "/ui/step", b.form(t, "to", to, "version", version, "reason", "a flood"))
+		wants(t, r, page, http.StatusSeeOther)
+	}
+	step(ann, "disabled", "1")
+	r, page := ann.get(t, userRule)
+	wants(t, r, page, http.StatusOK, "You ask to disable version 1. Another person has to do it.", "ann asks to disable version 1</strong>: a flood", "Keep version 1", "active v1", "to be disabled")
+	r, page = ann.post(t, "/ui/step", ann.form(t, "to", "disabled", "version", "1", "reason", "at once", "force", "yes"))
+	wants(t, r, page, http.StatusForbidden, "wants a second person: ann asks to disable version 1")
+	step(bob, "withdrawn", "1")
+	r, page = bob.get(t, userRule)
+	if wants(t, r, page, http.StatusOK, "Version 1 stays active."); strings.Contains(page, "asks to disable") || h.file(t) != before {
+		t.Error(page)
+	}
+	step(ann, "disabled", "1")
+	step(bob, "disabled", "1")
+	r, page = bob.get(t, userRule)
+	wants(t, r, page, http.StatusOK, "Version 1 is left out", "disabled v1")
+	step(bob, "enforced", "1")
+
+	step(ann, "removed", "0")
+	r, page = ann.get(t, userRule)
+	wants(t, r, page, http.StatusOK, "You propose to take the rule away. Another person has to publish that.", "It would take the rule away.", "active v1")
+	if h.file(t) != before {
+		t.Error("one person has taken the rule away")
+	}
+
+	r, page = ann.post(t, "/ui/override", ann.form(t, "percent", "0", "minutes", "240", "reason", "a flood"))
+	wants(t, r, page, http.StatusForbidden, "one person alone may open or tighten limits there for 60 min in 24 h")
+	for _, c := range []struct {
+		by      *browser
+		minutes string
+		says    string
+	}{{ann, "60", `by ann alone <span class="mark denied">unreviewed</span>: a flood`}, {bob, "240", "by ann and bob: a flood"}} {
+		r, page = c.by.post(t, "/ui/override", c.by.form(t, "percent", "0", "minutes", c.minutes, "reason", "a flood"))
+		wants(t, r, page, http.StatusSeeOther)
+		r, page = c.by.get(t, userRule)
+		wants(t, r, page, http.StatusOK, c.says, "alone you can do this for 1 hour")
+	}
+}
+
 const shopFile = `# The shop.
 domain: shop
 descriptors:

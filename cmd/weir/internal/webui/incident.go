@@ -19,6 +19,7 @@ type incident struct {
 	Domain, ID string              // no ID: all rules of the domain
 	Holds      rulestore.Overrides // for it, at present
 	May        bool                // this actor may
+	Review     bool                // alone only for a short time
 	Form       overrideForm
 }
 
@@ -31,8 +32,8 @@ type overrideForm struct {
 	Faults           map[string]string
 }
 
-func (v *visit) incident(at place, all rulestore.Overrides, sent overrideForm, teams ...string) incident {
-	return incident{v.csrf(), at.domain, at.id, overridesOf(all, at.id), v.may(rulestore.Publish, teams...), sent}
+func (v *visit) incident(at place, d rulestore.Document, sent overrideForm, teams ...string) incident {
+	return incident{v.csrf(), at.domain, at.id, overridesOf(d.Overrides, at.id), v.may(rulestore.Publish, teams...), d.Review, sent}
 }
 
 // overridesOf is those that hold for a rule, or for a domain those of all its rules.

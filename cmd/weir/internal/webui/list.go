@@ -248,7 +248,7 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 		page.Team, page.Source, page.Review = d.Team, fromDatabase, d.Review
 		page.May = v.may(rulestore.Propose, d.Team) || d.Shared && v.actor.Role >= rulestore.Propose
 		page.Foreign = !v.may(rulestore.Read, d.Team)
-		page.Incident = v.incident(place{domain: d.Name}, d.Overrides, sent.override, d.Team)
+		page.Incident = v.incident(place{domain: d.Name}, d, sent.override, d.Team)
 		page.Settings = v.settings(d.Domain, sent.settings)
 	}
 	list, err := v.store.Rules(v.r.Context(), rulestore.Listing{
@@ -321,6 +321,9 @@ func (v *visit) marksOf(r *rulestore.Rule) (marks []mark) {
 		add("disabled", "disabled", r.Enforced)
 	case r.Text != "": // it was not taken away
 		add("enforced", "active", r.Enforced)
+	}
+	if r.Disabling != "" {
+		marks = append(marks, mark{"disabled", "to be disabled"})
 	}
 	add("shadow", "shadow", r.Shadow)
 	add("draft", "draft", r.Draft)

@@ -82,7 +82,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 	page := rulePage{
 		Domain: at.domain, ID: at.id, Team: r.Team, Marks: v.marksOf(&r), Rule: r, Stands: r.Enforced > 0 && r.Text != "", CSRF: v.csrf(),
 		Publish: v.may(rulestore.Publish, r.Team, d.Team), Foreign: !v.may(rulestore.Read, r.Team, d.Team), Step: sent.step,
-		Incident: v.incident(at, d.Overrides, sent.override, r.Team, d.Team),
+		Incident: v.incident(at, d, sent.override, r.Team, d.Team),
 	}
 	if r.Active() {
 		text := r.Text

@@ -33,7 +33,7 @@ func (p *Pages) step(v *visit) error {
 		Domain: at.domain, Rule: at.id, Version: sent.Version, To: rulestore.State(sent.To),
 		Match: v.number("match"), Reason: sent.Reason, Forced: form("force") == "yes",
 	}
-	err := v.take(s)
+	said, err := v.take(s)
 	if held, ok := errors.AsType[*changes.Held](err); ok {
 		sent.Held, sent.Faults = true, map[string]string{"": sentence(held.Why)}
 		return v.showRule(http.StatusConflict, at, forms{step: sent})
@@ -47,26 +47,41 @@ func (p *Pages) step(v *visit) error {
 		}
 		return v.showRule(statusOf(err), at, forms{step: sent})
 	}
-	said := map[string]string{
-		string(rulestore.Enforced): "is active", string(rulestore.Shadow): "runs in shadow", string(rulestore.Withdrawn): "is withdrawn",
-		string(rulestore.Disabled): "is left out until it is enforced again", removed: "is taken away",
-	}[sent.To]
-	what := upper(versionName(sent.Version))
-	if sent.To == removed {
-		what = "The rule"
-	}
-	return v.see(at.at("rule"), what+" "+said+".")
+	return v.see(at.at("rule"), said)
 }
 
-// take does a step, if the guard lets it.
-func (v *visit) take(s rulestore.Step) error {
-	ctx, gate := v.r.Context(), v.pages.options.Changes
+// take does a step, if the guard lets it, and says so. In a domain under review it only proposes what a second person has to do.
+func (v *visit) take(s rulestore.Step) (said string, err error) {
 	if s.To == removed {
-		_, err := gate.Propose(ctx, v.store, v.actor, rulestore.Proposal{Domain: s.Domain, Rule: s.Rule, Match: s.Match, To: rulestore.Enforced, Reason: s.Reason})
-		return err
+		return v.remove(s)
 	}
-	_, err := gate.Move(ctx, v.store, v.actor, s)
-	return err
+	r, err := v.pages.options.Changes.Move(v.r.Context(), v.store, v.actor, s)
+	what := upper(versionName(s.Version))
+	switch {
+	case s.To == rulestore.Disabled && !r.Disabled:
+		return "You ask to disable " + versionName(s.Version) + ". Another person has to do it.", err
+	case s.To == rulestore.Withdrawn && s.Version == r.Enforced:
+		return what + " stays active.", err
+	}
+	return what + " " + map[rulestore.State]string{
+		rulestore.Enforced: "is active", rulestore.Shadow: "runs in shadow", rulestore.Withdrawn: "is withdrawn",
+		rulestore.Disabled: "is left out until it is enforced again",
+	}[s.To] + ".", err
+}
+
+// remove takes a rule away, or proposes it.
+func (v *visit) remove(s rulestore.Step) (said string, err error) {
+	d, err := v.store.Domain(v.r.Context(), s.Domain)
+	if err != nil {
+		return "", err
+	}
+	said, to := "The rule is taken away.", rulestore.Enforced
+	if d.Review {
+		said, to = "You propose to take the rule away. Another person has to publish that.", rulestore.Draft
+	}
+	p := rulestore.Proposal{Domain: s.Domain, Rule: s.Rule, Match: s.Match, To: to, Reason: s.Reason}
+	_, err = v.pages.options.Changes.Propose(v.r.Context(), v.store, v.actor, p)
+	return said, err
 }
 
 // trial is a version in shadow, with what is known of it.

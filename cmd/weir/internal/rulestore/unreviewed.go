@@ -1,0 +1,101 @@
+package rulestore
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxUnreviewed is for how long one person alone may open or tighten limits of a domain under review, within
+	// unreviewedIn. An override beyond it is refused, until another person confirms the one that holds.
+	MaxUnreviewed = time.Hour
+	unreviewedIn  = 24 * time.Hour
+	// minUnreviewed is as how long an override counts at least, so that few have to be remembered.
+	minUnreviewed = time.Minute
+)
+
+// held is what holds for the rule or domain of o at present; zero: nothing does.
+func (t *tx) held(ctx context.Context, o *Override) (held Override, err error) {
+	var ends int64
+	err = t.QueryRowContext(ctx, `SELECT percent, ends, author, second, unreviewed FROM overrides WHERE domain = $1 AND rule = $2 AND ends > $3`,
+		o.Domain, printable(o.Rule, MaxID+1), t.at).Scan(&held.Percent, &ends, &held.Author, &held.Second, &held.Unreviewed)
+	if isNone(err) {
+		return held, nil
+	}
+	held.Until = moment(ends)
+	return held, err
+}
+
+// review finds whether two people stand behind o, in a domain under review, in place of what is held.
+func (t *tx) review(ctx context.Context, held, o *Override) error {
+	same := !held.Until.IsZero() && held.Percent == o.Percent
+	switch {
+	case same && !held.Unreviewed && !o.Until.After(held.Until): // it ends earlier
+		o.Author, o.Second = held.Author, held.Second
+		return nil
+	case same && held.Unreviewed && !strings.EqualFold(held.Author, t.by.Name): // Ann is ann
+		o.Author, o.Second = held.Author, t.by.Name
+		return nil
+	}
+	o.Unreviewed = true
+	return t.countUnreviewed(ctx, o)
+}
+
+// span is a time during which overrides of one actor alone hold in a domain.
+type span struct{ began, ends int64 }
+
+// countUnreviewed counts the time of o against what its author may do alone, or refuses it. Time for which several overrides hold counts once.
+func (t *tx) countUnreviewed(ctx context.Context, o *Override) error {
+	if err := t.exec(ctx, `DELETE FROM unreviewed WHERE ends <= $1`, t.at-unreviewedIn.Microseconds()); err != nil {
+		return err
+	}
+	actor := strings.ToLower(t.by.Name)
+	spans, err := t.spans(ctx, o.Domain, actor)
+	if err != nil {
+		return err
+	}
+	now := span{t.at, o.Until.UnixMicro()}
+	var used int64
+	for _, s := range spans {
+		used += max(min(s.ends, t.at)-max(s.began, t.at-unreviewedIn.Microseconds()), 0)
+		if s.ends >= t.at { // it goes on
+			now = span{s.began, max(now.ends, s.ends)}
+		}
+	}
+	left := MaxUnreviewed - time.Duration(used)*time.Microsecond
+	if time.Duration(now.ends-t.at)*time.Microsecond > left {
+		return forbidden("domain %s wants a second person: one person alone may open or tighten limits there for %d min in %d h, and %s has %v left; "+
+			"take no longer, and let another person do the same, who can choose a longer time",
+			o.Domain, MaxUnreviewed/time.Minute, unreviewedIn/time.Hour, t.by.Name, max(left, 0).Truncate(time.Second))
+	}
+	return t.exec(ctx, `INSERT INTO unreviewed (domain, actor, began, ends) VALUES ($1, $2, $3, $4) ON CONFLICT (domain, actor, began) DO UPDATE SET ends = excluded.ends`,
+		o.Domain, actor, now.began, max(now.ends, now.began+minUnreviewed.Microseconds()))
+}
+
+func (t *tx) spans(ctx context.Context, domain, actor string) ([]span, error) {
+	return find(ctx, t, func(found row) (s span, err error) {
+		err = found.Scan(&s.began, &s.ends)
+		return s, err
+	}, `SELECT began, ends FROM unreviewed WHERE domain = $1 AND actor = $2 ORDER BY began`, domain, actor)
+}
+
+// cutUnreviewed ends the time that counts for an author when nothing that was done alone holds any more.
+func (t *tx) cutUnreviewed(ctx context.Context, domain, author string) error {
+	actor := strings.ToLower(author)
+	var holds int64
+	err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(ends), 0) FROM overrides WHERE domain = $1 AND LOWER(author) = $2 AND unreviewed = 1`, domain, actor).Scan(&holds)
+	if err != nil {
+		return err
+	}
+	spans, err := t.spans(ctx, domain, actor)
+	if err != nil || len(spans) == 0 {
+		return err
+	}
+	last := spans[len(spans)-1]
+	ends := max(holds, t.at, last.began+minUnreviewed.Microseconds())
+	if ends >= last.ends {
+		return nil
+	}
+	return t.exec(ctx, `UPDATE unreviewed SET ends = $1 WHERE domain = $2 AND actor = $3 AND began = $4`, ends, domain, actor, last.began)
+}
