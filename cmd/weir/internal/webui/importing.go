@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
@@ -72,8 +73,7 @@ func (p *Pages) importFile(v *visit) error {
 		}
 		return v.show(http.StatusBadRequest, "import", "Import a file", page)
 	}
-	switch to := rulestore.State(form("to")); to {
-	case rulestore.Draft, rulestore.Shadow, rulestore.Enforced:
+	if to := rulestore.State(form("to")); slices.Contains([]rulestore.State{rulestore.Draft, rulestore.Shadow, rulestore.Enforced}, to) {
 		return v.doImport(page, to, v.number("match"))
 	}
 	return v.showPlan(http.StatusOK, page)
