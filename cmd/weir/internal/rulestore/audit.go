@@ -40,7 +40,7 @@ const (
 // Actions are all that Event.Action can be.
 func Actions() []string {
 	all := []string{
-		"domain.create", "domain.update", "domain.delete", "import", "open", "tighten", "override.end", "team.quota", "token.create", "token.revoke",
+		"domain.create", "domain.update", "domain.delete", "domain.restore", "import", "open", "open.unreviewed", "tighten", "tighten.unreviewed", "override.end", "disable.asked", "team.quota", "token.create", "token.revoke",
 		Reset, SignIn, SignOut, SignInRefused, Forget,
 	}
 	for _, to := range []State{Draft, Shadow, Enforced, Disabled, Withdrawn} {

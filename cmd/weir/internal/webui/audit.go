@@ -48,17 +48,19 @@ func rowOf(e *rulestore.Event) auditRow {
 // did is an action in words; one of a newer Weir is as it is.
 func did(action string) string {
 	words, ok := map[string]string{
-		"domain.create": "Made the domain", "domain.update": "Changed the domain", "domain.delete": "Removed the domain", "import": "Imported a file",
+		"domain.create": "Made the domain", "domain.update": "Changed the domain", "domain.delete": "Took the domain away", "domain.restore": "Restored the domain", "import": "Imported a file",
 		"open": "Opened limits", "tighten": "Tightened limits", "override.end": "Ended an override",
 		"team.quota": "Changed a quota", "token.create": "Made a token", "token.revoke": "Revoked a token",
-		"propose": "Proposed", "shadow": "Put in shadow", "enforce": "Published", "disable": "Disabled", "withdraw": "Withdrew",
+		"propose": "Proposed", "shadow": "Put in shadow", "enforce": "Published", "disable": "Disabled", "disable.asked": "Asked to disable", "withdraw": "Withdrew",
 		rulestore.Reset: "Reset counts", rulestore.SignIn: "Signed in", rulestore.SignOut: "Signed out", rulestore.SignInRefused: "Sent wrong tokens", rulestore.Forget: "Gave up a node",
-	}[strings.TrimSuffix(action, ".forced")]
+	}[strings.TrimSuffix(strings.TrimSuffix(action, ".forced"), ".unreviewed")]
 	switch {
 	case !ok:
 		return action
 	case strings.HasSuffix(action, ".forced"):
 		return words + ", forced"
+	case strings.HasSuffix(action, ".unreviewed"):
+		return words + ", unreviewed"
 	}
 	return words
 }

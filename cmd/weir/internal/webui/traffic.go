@@ -199,10 +199,10 @@ func (v *visit) marks(of offenders.Filter, since time.Time) (marks []change, mor
 // changesTraffic is whether an event of the audit changes what passes. The text before the rules of a file does not.
 func changesTraffic(e *rulestore.Event) bool {
 	action, _, _ := strings.Cut(e.Action, ".")
-	if action == "enforce" && e.Rule == rulestore.Frame {
+	if action == "enforce" && e.Rule == rulestore.Frame || e.Action == "disable.asked" {
 		return false
 	}
-	return slices.Contains([]string{"enforce", "disable", "remove", "rollback", "import", "open", "tighten", "override"}, action)
+	return slices.Contains([]string{"enforce", "disable", "import", "open", "tighten", "override"}, action) || e.Action == "domain.delete" || e.Action == "domain.restore"
 }
 
 // timeline draws what was passed and denied by the enforced, and by the rules that were not enforced.
