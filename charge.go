@@ -30,8 +30,8 @@ type UsedError struct {
 func (e *UsedError) Error() string { return "used: " + e.Text }
 
 // Settle says what the work behind the charge really cost: used[i] of the i-th receipt. Less
-// than was charged gives back what is still outstanding, more is charged, and permits are
-// freed. charged is what is then counted: see Settlement.Charged. It fails with a *UsedError,
+// than was charged gives back what is still outstanding, more is charged whole, even beyond
+// the limit, and permits are freed. charged is what is then counted: see Settlement.Charged. It fails with a *UsedError,
 // and as Store.Settle.
 func (c Charge) Settle(ctx context.Context, used []int64) (charged []int64, err error) {
 	if err := c.fits(used); err != nil {

@@ -283,8 +283,8 @@ func (l *Limiter) charge(a *Answer) Charge {
 }
 
 // Settle says what the work behind an answer really cost: less gives back what
-// is still outstanding, more is charged, and permits are freed. charged is what
-// is then counted, by the limit that counts the most: see Settlement.Charged. The
+// is still outstanding, more is charged whole, even beyond the limit, and permits are freed.
+// charged is what is then counted, by the limit that counts the most: see Settlement.Charged. The
 // answer's request must have asked for receipts. It works once: ErrSettled. Where nothing was
 // charged, or a fallback decided, it does nothing.
 func (l *Limiter) Settle(ctx context.Context, a Answer, used int64) (charged int64, err error) {

@@ -172,8 +172,9 @@ func (l *Limit) Unfit(store Traits) string {
 type Settlement struct {
 	Receipt *Receipt
 	// Used is what the work really cost. Less than was charged gives back what
-	// is still outstanding of the rest; more charges the difference, even
-	// beyond the limit. A permit is freed, whatever was used.
+	// is still outstanding of the rest; more charges the whole difference, even
+	// beyond the limit and its debt: a bucket or queue owes it, a window stays above
+	// its count until it ends. A permit is freed, whatever was used.
 	Used int64
 	// Renew extends a permit by its ttl instead, and keeps the receipt.
 	Renew bool

@@ -11,7 +11,8 @@ import (
 // Charge is what a request was charged, for handlers that know only afterwards
 // what it costs: tokens, bytes, rows. When the handler returns, panics or is
 // aborted, what it has told by Use is settled: less than was charged goes back,
-// more is charged as debt. A rule of which it has told nothing stays charged.
+// more is charged whole, even beyond the limit. A rule of which it has told nothing
+// stays charged.
 //
 // Its methods may be called from many goroutines, and on a nil *Charge.
 type Charge struct {

@@ -75,8 +75,8 @@ func (l *Limiter) TellSettled(f func([]weir.Settlement)) { l.settled = f }
 
 // Settle says what the work behind an Answer really cost: used[i] is for
 // receipts[i], all of one answer. Less than was charged gives back what is
-// still outstanding, more is charged, and permits are freed. With renew it
-// extends the permits among the receipts by their ttl instead, and all receipts
+// still outstanding, more is charged whole, even beyond the limit, and permits are
+// freed. With renew it extends the permits among the receipts by their ttl instead, and all receipts
 // stay good; used may then be nil.
 //
 // charged[i] is what stays charged of receipts[i], as weir.Settlement tells it. It
