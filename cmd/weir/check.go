@@ -28,7 +28,8 @@ func checkCommand() *cobra.Command {
 with nothing used so far; or by the daemon at --addr, which charges it. Without
 either, the demo rules decide. The keys and values are one descriptor.
 
-It exits 0 when all passed, and 1 when one was denied.`,
+It exits 0 when all passed, and 1 when one was denied. A request that no limit is
+for passes; stderr then says which rules were asked, and what may have been meant.`,
 		Example: `  weir check demo client_id=alice --times 12
   weir check --rules rules/ shop user=ann path=/export/all
   weir check --addr http://127.0.0.1:8080 --json demo client_id=alice`,
@@ -44,9 +45,12 @@ It exits 0 when all passed, and 1 when one was denied.`,
 		if err != nil {
 			return err
 		}
-		show := printText
+		show := shower(printText)
 		if o.asJSON {
 			show = printLine
+		}
+		if o.addr.url != "" {
+			show = o.addr.hinting(show, cmd.ErrOrStderr())
 		}
 		return askTimes(cmd.Context(), ask, q, o.times, cmd.OutOrStdout(), show)
 	})
@@ -111,7 +115,7 @@ func requestOf(args []string, cost int64) (*rules.Request, error) {
 	return &rules.Request{Domain: args[0], Descriptors: []rules.Descriptor{d}}, nil
 }
 
-// askRules asks rules in this process.
+// askRules asks rules in this process. Of a request that no limit is for, stderr tells why.
 func askRules(path string, stderr io.Writer) (checker, error) {
 	set, err := loadRules(path, stderr)
 	if err != nil {
@@ -124,23 +128,28 @@ func askRules(path string, stderr io.Writer) (checker, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !told {
-			told, err = true, tellUnknown(stderr, limiter.Serves(q.Domain))
-		}
-		if err != nil {
-			return nil, err
+		if len(a.Decisions) == 0 && !told {
+			told = true
+			e, err := limiter.Explain(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			if err := tellMissed(path, stderr, e.Descriptors[0].Summary); err != nil {
+				return nil, err
+			}
 		}
 		return httpapi.AppendAnswer(nil, a, ""), nil
 	}, nil
 }
 
-// tellUnknown tells why the rules don't serve a domain: such a request passes, and its author
-// may have meant another.
-func tellUnknown(stderr io.Writer, why error) error {
-	if why == nil {
-		return nil
+// tellMissed tells which rules were asked about a request that no limit is for, and why none is:
+// such a request passes, and its author may have meant another one, or other rules.
+func tellMissed(path string, stderr io.Writer, why string) error {
+	text := fmt.Sprintf("%s has no limit for this: %s", path, why)
+	if path == "" {
+		text = "the built-in demo rules were asked, and have no limit for this: " + why + "; ask yours with --rules PATH, or a daemon with --addr URL"
 	}
-	_, err := fmt.Fprintf(stderr, "weir: %s\n", terminal.EscapeLines(why.Error()))
+	_, err := fmt.Fprintf(stderr, "weir: %s\n", terminal.EscapeLines(text))
 	return err
 }
 
@@ -157,7 +166,26 @@ func loadRules(path string, stderr io.Writer) (*rules.Set, error) {
 	return set, printFindings(stderr, set.Warnings())
 }
 
-func askTimes(ctx context.Context, ask checker, q *rules.Request, times int64, out io.Writer, show func(io.Writer, []byte, *answer) error) error {
+// shower prints an answer, which a is read from line.
+type shower func(out io.Writer, line []byte, a *answer) error
+
+// hinting is show that tells on stderr, once, when the daemon at the address has no limit for what it is
+// asked. Its rules are at another listener.
+func (a *address) hinting(show shower, stderr io.Writer) shower {
+	told := false
+	return func(out io.Writer, line []byte, got *answer) error {
+		if len(got.Decisions) == 0 && got.Allowed && !told {
+			told = true
+			_, err := fmt.Fprintf(stderr, "weir: the daemon at %s has no limit for this; weir explain --addr URL, with the URL of its admin listener, tells why\n", terminal.Escape(a.url))
+			if err != nil {
+				return err
+			}
+		}
+		return show(out, line, got)
+	}
+}
+
+func askTimes(ctx context.Context, ask checker, q *rules.Request, times int64, out io.Writer, show shower) error {
 	denied := false
 	for range times {
 		line, err := ask(ctx, q)

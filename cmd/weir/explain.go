@@ -77,10 +77,17 @@ func explainRules(path string, stderr io.Writer) (checker, error) {
 		return nil, err
 	}
 	limiter := rules.NewLimiter(memstore.New(memstore.Options{}), set)
+	told := false // once, however often is asked
 	return func(ctx context.Context, q *rules.Request) ([]byte, error) {
 		e, err := limiter.Explain(ctx, q)
 		if err != nil {
 			return nil, err
+		}
+		if len(e.Limits) == 0 && !told {
+			told = true
+			if err := tellMissed(path, stderr, e.Descriptors[0].Summary); err != nil {
+				return nil, err
+			}
 		}
 		if _, err := limiter.Check(ctx, q); err != nil {
 			return nil, err

@@ -425,6 +425,13 @@ func TestSubprocess(t *testing.T) {
 		if code != exitYes || !strings.HasPrefix(out, `{"id":"`) || strings.Count(out, "\n") != 1 {
 			t.Errorf("exit %d: %s", code, out)
 		}
+		const hint = "has no limit for this; weir explain --addr URL, with the URL of its admin listener, tells why\n"
+		if out, code := runs(t, binary, "check", "--addr", p.http, "--times", "2", "demo", "client=bob"); code != exitYes || strings.Count(out, hint) != 1 || strings.Count(out, "no limit is for this\n") != 2 {
+			t.Errorf("exit %d: %s", code, out)
+		}
+		if out, code := runs(t, binary, "check", "--addr", p.http, "--json", "nowhere", "client_id=bob"); code != exitYes || !strings.Contains(out, hint) || !strings.Contains(out, `"decisions":[]}`) {
+			t.Errorf("exit %d: %s", code, out)
+		}
 		if out, code := runs(t, binary, "check", "--addr", p.http, "demo", "client_id="+strings.Repeat("x", 5000)); code != exitUsage || !strings.Contains(out, "the daemon says: descriptors[0].entries[0].value: has 5000 bytes") {
 			t.Errorf("exit %d: %s", code, out)
 		}
