@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-limit/weir/internal/editdistance"
 )
 
 // maxText bounds the length of limit text; the longest limit is far shorter.
@@ -228,6 +230,9 @@ func (p *parser) word() error {
 	case "concurrent":
 		return errors.New("concurrent permits have no period; write N concurrent")
 	default:
+		if near, ok := editdistance.Nearest(w, strings.Split(wordList, ", ")); ok {
+			return fmt.Errorf("unknown word %q; did you mean %s?", w, near)
+		}
 		return fmt.Errorf("unknown word %q; the words are %s", w, wordList)
 	}
 	return nil

@@ -266,15 +266,15 @@ func (p *place) fits(e Entry) bool {
 // distance is small for places that somebody may have meant by e. A key counts for more than a value:
 // a place with the right key and any value is nearer than one with the right value and another key.
 func (p *place) distance(e Entry) int {
-	return slips(e.Key, p.entry.Key)*(far+1) + slips(e.Value, p.entry.Value)
+	return slips(e.Key, p.entry.Key)*(editdistance.Far+1) + slips(e.Value, p.entry.Value)
 }
 
-// slips is how far two words are apart, at most far.
+// slips is how far two words are apart, for as many as a level may have: long ones are not looked at.
 func slips(a, b string) int {
 	if len(a) > maxKey || len(b) > maxKey {
-		return far
+		return editdistance.Far
 	}
-	return editdistance.Between(letters(a), letters(b), far)
+	return editdistance.Slips(a, b)
 }
 
 // miss says why nothing of the level fits e: no key fits, or keys do and their values don't. It names the

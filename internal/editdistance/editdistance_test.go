@@ -1,6 +1,9 @@
 package editdistance
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestBetween(t *testing.T) {
 	for _, c := range []struct {
@@ -23,6 +26,18 @@ func TestBetween(t *testing.T) {
 	} {
 		if got := Between(c.a, c.b, c.limit); got != c.want {
 			t.Errorf("between %q and %q: %d of %d, want %d", c.a, c.b, got, c.limit, c.want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	words := []string{"burst", "queue", "share_threshold", "ab", "quota"}
+	for word, want := range map[string]string{
+		"bust": "burst", "Burst": "burst", "brust": "burst", "share-threshold": "share_threshold", "queu": "queue", "quote": "quota",
+		"ba": "", "x": "", "": "", "sliding-window": "", strings.Repeat("burst", maxSlip): "",
+	} {
+		if got, ok := Nearest(word, words); got != want && (ok || want != "") {
+			t.Errorf("nearest to %q: %q, %t; want %q", word, got, ok, want)
 		}
 	}
 }
