@@ -305,6 +305,7 @@ func TestRefused(t *testing.T) {
 		"a file not tried":       {bob, "PUT", "/v1/domains/shop/file?to=enforced&reason=x", "domain: shop\ndescriptors:\n  - {key: ip, limits: [1/s]}\n", domain, 409, "force", "run it in shadow first"},
 		"no reason":              {bob, "POST", "/v1/rules", `{"domain":"shop","text":"- {key: a, limits: [1/s]}","to":"enforced","force":true}`, "", 400, "reason", "say why"},
 		"there already":          {bob, "POST", "/v1/rules", rule("- key: user\n  limits: [1/s]\n"), "", 409, "rule", "there is a rule user in domain shop; change that one"},
+		"a domain in capitals":   {h.admin, "POST", "/v1/domains", `{"name":"SHOP","team":"shop","reason":"x"}`, "", 400, "domain", `\"SHOP\" looks like the domain shop, which differs by case only; write shop, or take another name`},
 		"a domain there already": {h.admin, "POST", "/v1/domains", `{"name":"shop","team":"shop","reason":"x"}`, "", 409, "domain", "there is a domain shop of team shop; change that one, or take another name"},
 		"of files":               {h.admin, "POST", "/v1/domains", `{"name":"demo","team":"shop","reason":"x"}`, "", 409, "domain", "comes from the files"},
 		"a rule of files":        {h.admin, "POST", "/v1/rules", strings.Replace(rule("- {key: a, limits: [1/s]}"), "shop", "demo", 1), "", 409, "domain", "comes from the files"},

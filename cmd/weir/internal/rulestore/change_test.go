@@ -146,6 +146,7 @@ func testHandedOverQuota(t *testing.T, s *Store) {
 		t.Error("of a team that has too many, a domain without rules:", err)
 	}
 	refusedAs(t, second(s.CreateDomain(ctx, root(), NewDomain{Name: "empty", Team: "shop"}, "a test")), Exists)
+	refusedAs(t, second(s.CreateDomain(ctx, root(), NewDomain{Name: "Empty", Team: "shop"}, "a test")), Invalid)
 }
 
 // testAway: a rule that was taken away and is proposed anew is not in force.

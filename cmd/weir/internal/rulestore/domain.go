@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weir-limit/weir/rules"
 )
@@ -61,6 +62,9 @@ func (t *tx) create(ctx context.Context, n NewDomain) (Domain, error) {
 	case !IsKind(err, NotFound):
 		return d, err
 	}
+	if err := t.alike(ctx, d.Name); err != nil {
+		return d, err
+	}
 	if err := t.roomForDomain(ctx); err != nil {
 		return d, err
 	}
@@ -102,6 +106,22 @@ func (t *tx) create(ctx context.Context, n NewDomain) (Domain, error) {
 	}
 	t.done = append(t.done, Event{Action: "domain.create", Domain: d.Name, Team: d.Team, Version: frame.Latest, Reason: t.reason})
 	return made, t.save(ctx, &frame)
+}
+
+// alike refuses a name that differs from that of another domain by case only: people would take one for the
+// other. Domains that are there already stay.
+func (t *tx) alike(ctx context.Context, name string) error {
+	names, err := find(ctx, t, func(found row) (old string, err error) { return old, found.Scan(&old) },
+		`SELECT name FROM domains WHERE deleted = 0 AND LENGTH(name) = $1`, len(name))
+	if err != nil {
+		return err
+	}
+	for _, old := range names {
+		if strings.EqualFold(old, name) { // not in the database: its case depends on its locale
+			return invalid("domain", "%q looks like the domain %s, which differs by case only; write %s, or take another name", clip(name), clip(old), clip(old))
+		}
+	}
+	return nil
 }
 
 // inherit makes what is left of a domain of this name the owner's of d. If that had it before, d lets others do what it did.
