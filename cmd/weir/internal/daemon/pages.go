@@ -111,11 +111,15 @@ func (d *Daemon) facts(ctx context.Context) []webui.Fact {
 	if set := d.limiter.Set(); set != nil {
 		domains, all = len(set.Domains()), len(set.Rules())
 	}
+	in := "domains"
+	if domains == 1 {
+		in = "domain"
+	}
 	facts := []webui.Fact{
 		{Name: "Version", Value: d.config.Version},
 		{Name: "Started", Value: d.started.UTC().Format("2006-01-02 15:04:05 UTC")},
 		{Name: "Counts are kept in", Value: d.storage.scheme},
-		{Name: "Active rules", Value: fmt.Sprintf("%d of %d domains", all, domains)},
+		{Name: "Active rules", Value: fmt.Sprintf("%d in %d %s", all, domains, in)},
 	}
 	if d.feed != nil {
 		facts = append(facts, webui.Fact{Name: "Rule database", Value: d.revision(ctx)})

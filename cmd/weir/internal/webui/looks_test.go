@@ -92,7 +92,7 @@ func (h *house) join() {
 			{Name: "Version", Value: "v0.1.0"},
 			{Name: "Started", Value: "2026-11-22 03:58:59 UTC"},
 			{Name: "Counts are kept in", Value: "cluster"},
-			{Name: "Active rules", Value: "5 of 2 domains"},
+			{Name: "Active rules", Value: "5 in 2 domains"},
 			{Name: "Rule database", Value: "revision 17 is active here, the last there is"},
 			{Name: "HTTP listener", Value: "10.0.0.5:8080"},
 			{Name: "gRPC listener", Value: "10.0.0.5:8081"},
