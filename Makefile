@@ -17,7 +17,7 @@ MODULE = github.com/weir-limit/weir
 GOLDEN = $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -r -n1 dirname | sort -u)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet fix lint race fuzz torture cover build run vectors golden bench bench-check bench-daemon bench-cluster bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-replay bench-usage bench-rules bench-smoke race-memory
+.PHONY: help test check fmt vet fix lint race fuzz torture cover build man run vectors golden bench bench-check bench-daemon bench-cluster bench-overload compare-ratelimit bench-peers bench-stores bench-outage bench-replay bench-usage bench-rules bench-smoke race-memory
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ tidy: ## Tidy the go.mod of each module
 
 build: ## Build bin/weir, one static file
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/weir ./cmd/weir
+
+man: build ## Write manual pages to bin/man/man1
+	bin/weir man bin/man/man1
 
 run: ## Start the daemon with its demo rules
 	$(GO) run ./cmd/weir serve

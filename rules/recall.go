@@ -37,7 +37,7 @@ func (l *Limiter) Remember(d *Denials) error {
 func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	number, ok := parseID(id)
 	if !ok {
-		return nil, &RequestError{"id", "is none; it is the 16 hexadecimal digits that an answer had"}
+		return nil, &RequestError{"id", "is no ID of a denial; it has 16 hexadecimal digits, as the answer gave it"}
 	}
 	if l.denials == nil {
 		return nil, fmt.Errorf("recall %s: %w", id, ErrNoLook)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,7 +22,13 @@ var units = []struct {
 	{"us", time.Microsecond},
 }
 
-// ParseTime reads a time as limits write it, such as 10min or 1day, or as Go
+// spellings are what else the units are called when they are read; limits read the same.
+var spellings = map[string]string{
+	"days": "day", "hour": "h", "hours": "h", "minute": "min", "minutes": "min", "mins": "min",
+	"sec": "s", "secs": "s", "second": "s", "seconds": "s",
+}
+
+// ParseTime reads a time as limits write it, such as 10min, 1day or 2week, or as Go
 // does, such as 1h30m: 1us…407day in whole microseconds.
 //
 // A time has to be a whole number of microseconds, since instants are: half of one would be lost
@@ -43,16 +50,28 @@ func ParseTime(text string) (time.Duration, error) {
 func parseUnits(text string) (time.Duration, error) {
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
 	n, err := strconv.ParseInt(text[:digits], 10, 64)
+	length := unitLength(text[digits:])
+	switch {
+	case err != nil && digits == 0 || length == 0:
+		return 0, fmt.Errorf("%q is no time; write one such as 500ms, 30s, 10min, 2h or 1day", text)
+	case err != nil || n > int64(MaxDuration/length):
+		return 0, errors.New("it may be at most 407day")
+	}
+	return time.Duration(n) * length, nil
+}
+
+// unitLength is 0 for what is no unit.
+func unitLength(name string) time.Duration {
+	if name == "week" || name == "weeks" { // read, and never printed
+		return 7 * 24 * time.Hour
+	}
+	name = cmp.Or(spellings[name], name)
 	for _, u := range units {
-		switch {
-		case err != nil || u.name != text[digits:]:
-		case n > int64(MaxDuration/u.length):
-			return 0, errors.New("it may be at most 407day")
-		default:
-			return time.Duration(n) * u.length, nil
+		if u.name == name {
+			return u.length
 		}
 	}
-	return 0, fmt.Errorf("%q is no time; write one such as 500ms, 30s, 10min or 24h", text)
+	return 0
 }
 
 // Units is d in the largest unit of which it is a whole number: so many, and the

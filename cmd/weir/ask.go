@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -185,12 +186,15 @@ func (d *daemonAt) call(ctx context.Context, query url.Values, body []byte) ([]b
 	return readAnswer(response, answer, d.door)
 }
 
-// advice is what to do where daemon and client do not believe each other.
+// advice is what to do where nobody listens, or daemon and client do not believe each other.
 func (d *daemonAt) advice(err error) string {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "; give --ca FILE with the CA of the daemon, and ask by a name in its certificate"
 	}
 	dial, _ := errors.AsType[*net.OpError](err)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Sprintf("; is weir serve running there? write --addr URL of %s if it is elsewhere", d.door)
+	}
 	if d.nameless && (dial == nil || dial.Op != "dial") {
 		// It may have told, or have closed the connection before it was heard.
 		return "; if the daemon asks for a certificate, give --cert FILE and --key FILE"

@@ -33,7 +33,7 @@ for passes; stderr then says which rules were asked, and what may have been mean
 		Example: `  weir check demo client_id=alice --times 12
   weir check --rules rules/ shop user=ann path=/export/all
   weir check --addr http://127.0.0.1:8080 --json demo client_id=alice`,
-		Args: cobra.MinimumNArgs(2),
+		Args: wanted("DOMAIN", "key=value", more),
 	}
 	o.flags(cmd, "a daemon", "ask", "print each answer as /v1/check gives it, one a line")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {

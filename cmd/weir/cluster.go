@@ -30,7 +30,7 @@ take out of them what is gone, and make the key that they share. --addr is the a
 of any of them.`,
 		Example: `  weir cluster status
   weir cluster route --addr http://127.0.0.1:8080 demo client_id=alice`,
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(clusterStatusCommand(), clusterLeaderCommand(), clusterForgetCommand(), clusterRouteCommand(), clusterKeygenCommand())
@@ -57,7 +57,7 @@ It exits 1 when a member is silent, when another node has this one's name, when 
 has another cluster key, and when none of --join has been joined.`,
 		Example: `  weir cluster status
   weir cluster status --addr https://10.0.0.5:8082 --ca ca.pem --token-file token --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	at.nodeFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what GET /v1/cluster tells")
@@ -193,7 +193,7 @@ as its side has members: 2 leaders, 3/5 and 2/5.
 
 It exits 1 when there is not exactly one leader for each part of the rule's keys.`,
 		Example: "  weir cluster leader shop/ip",
-		Args:    cobra.ExactArgs(1),
+		Args:    wanted("RULE"),
 	}
 	at.nodeFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what GET /v1/cluster/leader tells")
@@ -245,7 +245,7 @@ func clusterForgetCommand() *cobra.Command {
 once, instead of 30 seconds after they stopped to reach it. If it lives and is only cut
 off, more passes than the limits let until it is back.`,
 		Example: "  weir cluster forget 10.0.0.7:8083",
-		Args:    cobra.ExactArgs(1),
+		Args:    wanted("NAME"),
 	}
 	at.nodeFlags(cmd.Flags())
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
@@ -270,7 +270,7 @@ func clusterRouteCommand() *cobra.Command {
 		Long: `Tell which node owns the count of a request, as the HTTP listener of a node tells
 balancers (GET /v1/route).`,
 		Example: "  weir cluster route demo client_id=alice",
-		Args:    cobra.MinimumNArgs(2),
+		Args:    wanted("DOMAIN", "key=value", more),
 	}
 	at.otherwise = "http://" + daemon.DefaultHTTP
 	at.flags(cmd.Flags(), "the HTTP listener of a node (default "+at.otherwise+")")
@@ -295,7 +295,7 @@ file. To change the key without a break, add a new one as the last line on all n
 then make it the first on all, then take the old one out.`,
 		Example: `  (umask 077; weir cluster keygen >cluster.key)
   weir cluster keygen >>cluster.key`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		var key [32]byte

@@ -40,9 +40,10 @@ It exits 0 when there are warnings at most, 1 when a fault keeps the store from
 its work, 3 when no server answers.`,
 		Example: `  weir doctor --store redis://127.0.0.1:6379
   weir doctor --store 'rediss://weir:'"$PASSWORD"'@redis.example:6379?ca=ca.pem' --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	cmd.Flags().StringVar(&url, "store", "", "`URL` of the store")
+	storeCompletion(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		if url == "" {

@@ -45,7 +45,7 @@ the header Weir-Denial from /auth, /json and by way of Envoy.`,
 			if cmd.Flags().Changed("id") {
 				return nil
 			}
-			return cobra.MinimumNArgs(2)(cmd, args)
+			return wanted("DOMAIN", "key=value", more)(cmd, args)
 		},
 	}
 	o.flags(cmd, "the admin listener of a daemon", "explain", "print each explanation as /v1/explain gives it, one a line")

@@ -38,9 +38,10 @@ more daemons let pass, by the lag of the log.`,
 		Example: `  weir lint rules/
   weir lint --store redis+cluster://10.0.0.1:6379 rules/
   weir lint --store cluster: --nodes 5 rules/`,
-		Args: cobra.ExactArgs(1),
+		Args: wanted("PATH"),
 	}
 	cmd.Flags().StringVar(&url, "store", daemon.DefaultStore, "`URL` of where counts will be kept")
+	storeCompletion(cmd)
 	cmd.Flags().IntVar(&nodes, "nodes", 0, "`N` nodes of the cluster, or daemons at the log, for rules that don't say it")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()

@@ -36,13 +36,14 @@ rules, when, and how often. docs/replay.md tells more.`,
 		Example: `  weir replay --rules rules.yaml --log access.log
   weir replay --rules rules.yaml --against new.yaml --log access.log.gz
   cat access.log.*.gz | weir replay --rules rules.yaml --log - --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Rules, "rules", "", "`FILE` of rules, or a folder of them")
 	f.StringVar(&o.Against, "against", "", "`FILE` of other rules, or a folder: show how their decisions differ")
 	f.StringVar(&o.Log, "log", "", "access log `FILE`, - for stdin, or the URL of a usage log")
-	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
+	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: "+theValues)
+	choice(cmd, "format", accesslog.Formats()...)
 	f.StringVar(&o.Domain, "domain", "", "ask only the rules of this domain `D`")
 	f.StringVar(&o.Cost, "cost", "", "`FIELD` that says how many events a line is worth: bytes, or a member of JSON such as tokens (default: each is 1)")
 	f.BoolVar(&o.JSON, "json", false, "print JSON, a line for each rule and one for the log")

@@ -24,7 +24,7 @@ more.`,
   weir rules history shop user
   weir rules rollback --reason "too few for the sale" shop user
   weir rules tighten --percent 50 --for 30m --reason "the database is slow" shop`,
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(

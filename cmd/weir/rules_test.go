@@ -182,10 +182,12 @@ func TestRulesWalk(t *testing.T) {
   delete path=/export: version 2
 `},
 		{"shadow again", "", "rules apply --reason try DIR", exitYes, "domain shop: nothing to change (DIR/shop.yaml)\n"},
-		{"list", "", "rules list shop", exitYes, `shop  ip            shop  proposed  shadow 1
-shop  path=/export  shop  enforced  enforced 1, shadow 2
-shop  user          shop  enforced  enforced 1, shadow 2
+		{"list", "", "rules list shop", exitYes, `DOMAIN  RULE          TEAM  STATE     VERSIONS
+shop    ip            shop  proposed  shadow 1
+shop    path=/export  shop  enforced  enforced 1, shadow 2
+shop    user          shop  enforced  enforced 1, shadow 2
 `},
+		{"list for a script", "", "rules list --no-headers --state proposed shop", exitYes, "shop  ip  shop  proposed  shadow 1\n"},
 		{"list of none", "", "rules list --state disabled", exitYes, ""},
 		{"diff", "", "rules diff shop user", exitYes, "--- version 1\n+++ version 2\n@@ -1,3 +1,3 @@\n # People.\n - key: user\n-  limits: [10/s burst 20]\n+  limits: [8/s]\n"},
 		{"publish", "", "rules publish --force --reason good shop user", exitYes, "rule user of domain shop: version 2 is active, before it was version 1; revision 3\n"},
@@ -330,7 +332,7 @@ func TestRulesRefused(t *testing.T) {
 		"a domain that is there":  {"", "rules restore --reason x shop", exitUsage, "no domain shop was taken away"},
 		"no such state":           {"", "rules list --state live", exitUsage, `state: "live"`},
 		"no such token":           {"", "token revoke --reason x nobody", exitUsage, "there is no token nobody"},
-		"a token without a role":  {"", "token create --actor ann --role god --team shop --reason x", exitUsage, `role: "god" is none`},
+		"a token without a role":  {"", "token create --actor ann --role god --team shop --reason x", exitUsage, `role: "god" is no role`},
 		"a reason without letter": {"", "rules open --for 1h --reason \u202e shop", exitUsage, "reason: has the character"},
 	} {
 		stock := filepath.Join(d.files, "stock.yaml")
@@ -481,7 +483,7 @@ func TestTokens(t *testing.T) {
 	t.Setenv("WEIR_TOKEN", "weir_aaaaaaaaaa_BBBBBBBBBBBBBBBBBBBBBBBBBB") // the file goes before
 	file := filepath.Join(t.TempDir(), "token")
 	write(t, file, other+"\n")
-	if code, out, told := d.runs("token", "list", "--token-file", file); code != exitYes || !strings.Contains(d.plain(out), "  eve  admin  stock  until TIME, last used TIME\n") || strings.Contains(out, "ann") {
+	if code, out, told := d.runs("token", "list", "--token-file", file); code != exitYes || !strings.Contains(d.plain(out), "  eve    admin  stock  until TIME  TIME\n") || strings.Contains(out, "ann") {
 		t.Errorf("exit %d, %s%s", code, out, told)
 	}
 }

@@ -219,7 +219,7 @@ func (o *ruleOverride) flags(cmd *cobra.Command) {
 }
 
 func (o *ruleOverride) forFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&o.long, "for", 0, "`TIME` that it holds, as 30m or 2h; a week at most")
+	cmd.Flags().Var((*timeFlag)(&o.long), "for", "`TIME` that it holds, as 30min, 2h or 1day; a week at most")
 	needFlags(cmd, "for")
 }
 
@@ -292,7 +292,7 @@ func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode string) error 
 	body := map[string]any{"mode": mode, "reason": o.reason}
 	if mode != "end" {
 		if o.long < time.Second || o.long > maxOverride {
-			return usagef("--for %v: write a time from 1s to 168h; for longer, change the rule", o.long)
+			return usagef("--for %v: write a time from 1s to 1week; for longer, change the rule", o.long)
 		}
 		body["seconds"] = int64(o.long / time.Second)
 	}

@@ -29,7 +29,8 @@ type importing struct {
 func (o *importing) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.addr.rulesFlags(f)
-	f.StringVar(&o.to, "to", "shadow", "how far the changes go: draft, shadow or enforced")
+	f.StringVar(&o.to, "to", "shadow", "how far the changes go, a `STATE`: "+theValues)
+	choice(cmd, "to", "draft", "shadow", "enforced")
 	f.StringVar(&o.team, "team", "", "`TEAM` that owns a domain which is not there yet")
 	f.BoolVar(&o.asJSON, "json", false, "print what the daemon answers, a JSON object for each file")
 }
@@ -50,7 +51,7 @@ is wrong.`,
 		Example: `  weir rules plan rules/
   weir rules plan --to enforced rules/shop.yaml
   weir rules plan --addr https://weir.example:8082 --ca ca.pem --token-file token rules/`,
-		Args: cobra.ExactArgs(1),
+		Args: wanted("PATH"),
 	}
 	o.flags(cmd)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
@@ -92,7 +93,7 @@ little to tell; --force overrules that. With --to draft they do nothing yet.`,
 		Example: `  weir rules apply --reason "checkout needs less" rules/
   weir rules apply --to enforced --reason "shadow denied no client" rules/
   weir rules apply --team shop --reason "our first rules" shop.yaml`,
-		Args: cobra.ExactArgs(1),
+		Args: wanted("PATH"),
 	}
 	o.flags(cmd)
 	reasonFlag(cmd, &o.reason)

@@ -22,22 +22,24 @@ import (
 func rulesListCommand() *cobra.Command {
 	var addr address
 	var team, state, search string
-	var gone, asJSON bool
+	var gone, asJSON, noHeaders bool
 	cmd := &cobra.Command{
 		Use:   "list [DOMAIN]",
 		Short: "List rules, with their teams and versions",
 		Example: `  weir rules list
   weir rules list --state shadow shop
   weir rules list --team shop --json | jq -r .id`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMost("DOMAIN"),
 	}
 	f := cmd.Flags()
 	addr.rulesFlags(f)
 	f.StringVar(&team, "team", "", "rules of this `TEAM` only")
-	f.StringVar(&state, "state", "", "rules with a version in this `STATE` only: draft, shadow, enforced or disabled; proposed: none was active")
+	f.StringVar(&state, "state", "", "rules with a version in this `STATE` only: "+theValues+"; proposed: none was active")
+	choice(cmd, "state", "proposed", "draft", "shadow", "enforced", "disabled")
 	f.StringVar(&search, "search", "", "rules whose ID or domain has this `TEXT` in it only")
 	f.BoolVar(&gone, "gone", false, "also rules that were taken away")
 	f.BoolVar(&asJSON, "json", false, "print a JSON object for each rule, one a line")
+	noHeadersFlag(f, &noHeaders)
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
 		api, err := addr.rules()
 		if err != nil {
@@ -52,15 +54,15 @@ func rulesListCommand() *cobra.Command {
 		if gone {
 			q.Set("gone", "true")
 		}
-		return listStored(cmd.Context(), cmd.OutOrStdout(), api, q, asJSON)
+		return listStored(cmd.Context(), cmd.OutOrStdout(), api, q, asJSON, noHeaders)
 	})
 	return cmd
 }
 
 // listStored prints the rules that a query finds.
-func listStored(ctx context.Context, out io.Writer, api *ruleAPI, q url.Values, asJSON bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	err := api.pages(ctx, ruleCall{method: http.MethodGet, path: []string{"rules"}, query: q}, "after", func(a *ruleAnswer) error {
+func listStored(ctx context.Context, out io.Writer, api *ruleAPI, q url.Values, asJSON, noHeaders bool) error {
+	list := newListing(out, noHeaders, "DOMAIN", "RULE", "TEAM", "STATE", "VERSIONS")
+	return api.pages(ctx, ruleCall{method: http.MethodGet, path: []string{"rules"}, query: q}, "after", func(a *ruleAnswer) error {
 		var page struct{ Rules []json.RawMessage }
 		if err := a.into(&page); err != nil {
 			return err
@@ -76,11 +78,10 @@ func listStored(ctx context.Context, out io.Writer, api *ruleAPI, q url.Values, 
 			if err := json.Unmarshal(line, &r); err != nil {
 				return err
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), stateOf(&r), versionsOf(&r))
+			list.row(terminal.Escape(r.Domain), ruleName(r.ID), terminal.Escape(r.Team), stateOf(&r), versionsOf(&r))
 		}
-		return t.Flush()
+		return list.flush()
 	})
-	return err
 }
 
 // stateOf is the state of a rule, and how it is opened or tightened at present.

@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			text = explain(f.err) + "\n"
 		}
 	} else { // what is not ours is cobra's, of flags and commands
-		text = fmt.Sprintf("weir: %s\nsee %s --help\n", usage(err), command.CommandPath())
+		text = fmt.Sprintf("weir: %s\nsee %s --help\n", usage(command, err), command.CommandPath())
 	}
 	_, _ = io.WriteString(stderr, terminal.EscapeLines(text)) // where else to say that it failed?
 	return code
@@ -62,15 +62,21 @@ bad input, 3 could not.`,
 		Example: `  weir serve --rules rules/
   weir check demo client_id=alice
   weir lint rules/`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Version:            version(),
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true, // usage has them
 	}
+	root.SetVersionTemplate(versionLine())
+	root.SetHelpCommand(helpCommand())
+	alignedUsage(root)
 	root.AddCommand(
 		serveCommand(), doctorCommand(), nodesCommand(), // run a daemon, its store, its cluster
 		checkCommand(), explainCommand(), topCommand(), // ask it
 		lintCommand(), schemaCommand(), rulesCommand(), tokenCommand(), auditCommand(), importEnvCommand(), // rules
 		replayCommand(), suggestCommand(), simulateCommand(), sizeCommand(), // work limits out
-		versionCommand(),
+		versionCommand(), manCommand(),
 	)
+	completeTheRest(root)
 	return root
 }

@@ -22,7 +22,7 @@ and in the first line of a rule file
   # yaml-language-server: $schema=weir.schema.json
 
 A daemon has it at GET /v1/schema of its admin listener.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: does(func(cmd *cobra.Command, _ []string) error {
 			_, err := io.WriteString(cmd.OutOrStdout(), rules.Schema())
 			return err

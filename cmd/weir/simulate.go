@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
 	"github.com/weir-limit/weir/cmd/weir/internal/table"
 	"github.com/weir-limit/weir/sim"
 )
@@ -52,15 +53,17 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
   weir simulate --log access.log --limit 60/min --limit "60/min fixed-window"
   weir simulate --open
   weir simulate adversary --limit "100/min sliding-window"`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	limitFlags(f, &s)
 	f.BoolVar(&s.naive, "naive", false, "also run the naive forms of the literature that fit the first limit")
 	f.StringVar(&s.workload, "workload", "poisson", "`TRAFFIC` to run: a kind, and words to change it; weir simulate workloads lists all")
 	f.StringVar(&s.log, "log", "", "access log `FILE` to run instead of made-up traffic; - is stdin")
-	f.StringVar(&s.by, "by", "remote_address", "with --log: `FIELD` that tells clients apart, or several with commas")
-	f.StringVar(&s.format, "format", "auto", "with --log: `FORMAT` of the log: auto, common, combined or json")
+	f.StringVar(&s.by, "by", "remote_address", "with --log: `FIELD` that tells clients apart, or several with commas: "+theValues)
+	choices(cmd, "by", accesslog.FieldNames()...)
+	f.StringVar(&s.format, "format", "auto", "with --log: `FORMAT` of the log: "+theValues)
+	choice(cmd, "format", accesslog.Formats()...)
 	f.Uint64Var(&s.options.Seed, "seed", 1, "`N` that all chance comes from")
 	f.Var((*timeFlag)(&s.options.Duration), "duration", "how long requests come, such as 10min (default: 10 periods of the first limit)")
 	f.Var((*timeFlag)(&s.options.Step), "step", "time between two points of a series (default: 200…500 of them)")
@@ -130,6 +133,26 @@ func (t *timeFlag) Set(text string) error {
 }
 
 func (t *timeFlag) Type() string { return "TIME" }
+
+// timeOrNone is a timeFlag that may say 0.
+type timeOrNone time.Duration
+
+func (t *timeOrNone) String() string {
+	if *t == 0 {
+		return "0"
+	}
+	return time.Duration(*t).String()
+}
+
+func (t *timeOrNone) Set(text string) error {
+	if d, err := time.ParseDuration(text); err == nil && d == 0 {
+		*t = 0
+		return nil
+	}
+	return (*timeFlag)(t).Set(text)
+}
+
+func (t *timeOrNone) Type() string { return "TIME" }
 
 // parsed are the limits that the flags name, in their order.
 func (s *simulation) parsed() ([]*weir.Limit, error) {

@@ -26,7 +26,7 @@ for the limit, which nothing can pass.`,
 		Example: `  weir simulate adversary
   weir simulate adversary --limit 100/min --all
   weir simulate adversary --limit "10/s sliding-window 4" --json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	limitFlags(f, &s)

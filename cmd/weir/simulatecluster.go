@@ -25,6 +25,14 @@ const maxClusterCells = 1000
 // waysToShare are all those of a cluster.
 var waysToShare = []string{"lease", "leader", "sticky", "mesh", "gossip", "hub", "divided"}
 
+// allWays are these, and those without a cluster.
+func allWays() []string {
+	return append(slices.Clip(waysToShare), string(sim.SharingStore), string(sim.SharingLog))
+}
+
+// partitions are what a rule may say of nodes that can't reach each other.
+var partitions = []string{"proportional", "closed", "reserve", "share", "open"}
+
 // clusters is what the flags of weir simulate cluster say.
 type clusters struct {
 	limit     string
@@ -66,18 +74,21 @@ docs/simulate.md defines all figures.`,
 		Example: `  weir simulate cluster
   weir simulate cluster --limit 1000/s --nodes 3,30 --sharing lease,mesh --cut 8s --duration 20s
   weir simulate cluster --limit "100/min burst 10" --workload "bursts size=50 every=10s clients=20"`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	f.StringVar(&k.limit, "limit", "100/s", "`LIMIT` that the nodes share")
 	f.IntSliceVar(&k.nodes, "nodes", []int{2, 5, 10, 50}, "`N,…` nodes")
-	f.StringSliceVar(&k.sharings, "sharing", waysToShare, "`WAY,…` to share")
+	f.StringSliceVar(&k.sharings, "sharing", waysToShare, "`WAY,…` to share: "+theValues)
+	choices(cmd, "sharing", allWays()...)
 	f.Int64SliceVar(&k.loads, "load", []int64{1, 10}, "`TIMES,…` the limit's pace that requests come at")
 	f.StringVar(&k.workload, "workload", "", "`TRAFFIC` of one key or several, in place of --load; weir simulate workloads lists all")
-	f.StringVar(&k.partition, "partition", "proportional", "`POLICY` while nodes can't reach each other: proportional, closed, reserve, share or open")
+	f.StringVar(&k.partition, "partition", "proportional", "`POLICY` while nodes can't reach each other: "+theValues)
+	choice(cmd, "partition", partitions...)
 	f.Var((*timeFlag)(&k.options.Duration), "duration", "how long requests come (default 10s)")
 	f.Var((*timeFlag)(&k.options.Cut), "cut", "how long two halves can't reach each other, from a quarter of the duration on")
-	f.DurationVar(&k.options.Delay, "delay", time.Millisecond, "the longest `TIME` that a message takes")
+	k.options.Delay = time.Millisecond
+	f.Var((*timeOrNone)(&k.options.Delay), "delay", "the longest `TIME` that a message takes")
 	f.IntVar(&k.options.Loss, "loss", 0, "`N` of a thousand messages are lost")
 	f.IntVar(&k.options.LogRate, "log-rate", 0, "`N` entries a second that the log of --sharing log takes (default any number)")
 	f.BoolVar(&k.options.Skewed, "skewed", false, "some nodes get more requests than others")
@@ -152,14 +163,14 @@ func (k *clusters) run(ctx context.Context, bar func(done, total int64)) ([]clus
 
 // read checks the words and numbers of flags.
 func (k *clusters) read(l *weir.Limit) error {
-	all := append(slices.Clip(waysToShare), string(sim.SharingStore), string(sim.SharingLog))
+	all := allWays()
 	for _, how := range k.sharings {
 		if !slices.Contains(all, how) {
 			return usagef("--sharing %s: take some of %s", how, strings.Join(all, ", "))
 		}
 	}
-	if !slices.Contains([]string{"proportional", "closed", "reserve", "share", "open"}, k.partition) {
-		return usagef("--partition %s: take proportional, closed, reserve, share or open", k.partition)
+	if !slices.Contains(partitions, k.partition) {
+		return usagef("--partition %s: take one of %s", k.partition, strings.Join(partitions, ", "))
 	}
 	if k.options.LogRate != 0 && !slices.Contains(k.sharings, string(sim.SharingLog)) {
 		return usagef("--log-rate is of a log; add --sharing log")

@@ -58,7 +58,7 @@ and estimated rate of 6 %. docs/simulate.md sets the two side by side.
 10 million requests for each of 16 workloads take minutes; --requests takes fewer.`,
 		Example: `  weir simulate grid
   weir simulate grid --requests 1000000 --limit 100/min --limit "100/min sliding-window"`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&g.limits, "limit", gridLimits, "`LIMIT` to run; may stand several times")

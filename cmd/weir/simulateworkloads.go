@@ -17,7 +17,7 @@ func workloadsCommand() *cobra.Command {
 		Use:     "workloads",
 		Short:   "List the kinds of traffic, with their words and defaults",
 		Example: `  weir simulate workloads --limit 10/s`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	cmd.Flags().StringVar(&limit, "limit", wellKnown[0], "`LIMIT` that the defaults suit")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {

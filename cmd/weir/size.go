@@ -27,7 +27,7 @@ takes: memory, takes and bytes a second, servers and processors, from measured
 constants. Numbers may end in k, M or G. docs/sizing.md tells where they are from.`,
 		Example: `  weir size --keys 10M --limit "100/min sliding-window 6" --rate 50k --nodes 4
   weir size --keys 10M --limit 100/min --rate 50k/s --nodes 4 --tolerance 5% --store redis`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.keys, "keys", "", "`N` different keys within one period, such as users or addresses")
@@ -37,7 +37,8 @@ constants. Numbers may end in k, M or G. docs/sizing.md tells where they are fro
 	f.Int64Var(&s.need.Limits, "limits-per-request", 1, "`N` limits like this that a request meets")
 	f.Int64Var(&s.need.Regions, "regions", 1, "`N` places that are far from each other")
 	f.StringVar(&s.tolerance, "tolerance", "0%", "`PERCENT` of the limit that may pass beyond it")
-	f.StringVar(&s.store, "store", "", "size this `STORE` whatever is advised: memory, redis, redis+cluster, memcached, postgres, nats or cluster")
+	f.StringVar(&s.store, "store", "", "size this `STORE` whatever is advised: "+theValues)
+	choice(cmd, "store", "memory", "redis", "redis+cluster", "memcached", "postgres", "nats", "cluster")
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
 	needFlags(cmd, "keys", "limit")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {

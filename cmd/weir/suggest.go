@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
 	"github.com/weir-limit/weir/cmd/weir/internal/suggest"
 )
 
@@ -22,13 +23,16 @@ p99 in shadow. The log is read three times, so that it can't be stdin; it may be
 compressed by gzip or zstd. docs/replay.md tells more.`,
 		Example: `  weir suggest --log access.log
   weir suggest --log access.log --by path,remote_address --per h >suggested.yaml`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Log, "log", "", "access log `FILE`")
-	f.StringVar(&by, "by", "remote_address", "`FIELDS` that make a client, joined by commas: of remote_address, method, path, host, user, status, user_agent, referer")
-	f.StringVar(&per, "per", "min", "suggest limits per `UNIT`: s, min or h")
-	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: auto, common, combined or json")
+	f.StringVar(&by, "by", "remote_address", "`FIELDS` that make a client, joined by commas: "+theValues)
+	choices(cmd, "by", accesslog.FieldNames()...)
+	f.StringVar(&per, "per", "min", "suggest limits per `UNIT`: "+theValues)
+	choice(cmd, "per", string(suggest.Second), string(suggest.Minute), string(suggest.Hour))
+	f.StringVar(&format, "format", "auto", "`FORMAT` of the log: "+theValues)
+	choice(cmd, "format", accesslog.Formats()...)
 	f.BoolVar(&asJSON, "json", false, "print JSON, a line for each limit, one for the rule file and one for the log")
 	needFlags(cmd, "log")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) (err error) {

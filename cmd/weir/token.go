@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ The database keeps hashes: what create prints can't be read again.`,
   weir token create --actor ann --role publish --team shop --reason "she is of the shop"
   weir token list
   weir token revoke --reason "she has left" qkzbxhnvyd`,
-		Args: cobra.NoArgs,
+		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(tokenCreateCommand(), tokenListCommand(), tokenRevokeCommand())
@@ -129,12 +128,13 @@ printed: a client that shows the daemon a certificate with this URI, from the CA
 		Example: `  weir token create --actor ann --role publish --team shop --reason "she is of the shop"
   weir token create --actor ci-shop --role propose --team shop --days 365 --reason "plans of pull requests" > token
   weir token create --actor ci-shop --role propose --team shop --days 0 --certificate spiffe://example.org/ci/shop --reason "plans of pull requests"`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	o.flags(cmd, jsonOfTokens)
 	f := cmd.Flags()
 	f.StringVar(&want.Actor, "actor", "", "`NAME` of its holder, as the history shows it")
-	f.StringVar(&want.Role, "role", "", "`ROLE`: read, propose, publish or admin")
+	f.StringVar(&want.Role, "role", "", "`ROLE`: "+theValues)
+	choice(cmd, "role", rulestore.Roles()...)
 	f.StringSliceVar(&want.Teams, "team", nil, "`TEAM` it stands for; several with commas, '*' for all")
 	f.StringVar(&want.Certificate, "certificate", "", "`URI` among the subject alternative names of a certificate that stands for it, as spiffe://example.org/ci")
 	f.Int64Var(&days, "days", 90, "`N` days that it lives; 0: until it is revoked")
@@ -182,32 +182,34 @@ func (o *tokenPlace) printMade(cmd *cobra.Command, made rulestore.Token) error {
 
 func tokenListCommand() *cobra.Command {
 	var o tokenPlace
+	var noHeaders bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List tokens: their IDs, their holders, and how long they live",
 		Example: `  weir token list --data /var/lib/weir`,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 	}
 	o.flags(cmd, jsonOfTokens)
+	noHeadersFlag(cmd.Flags(), &noHeaders)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		return o.with(cmd, false, func(k tokenKeeper) error {
-			return o.printList(cmd.Context(), cmd.OutOrStdout(), k)
+			return o.printList(cmd.Context(), cmd.OutOrStdout(), k, noHeaders)
 		})
 	})
 	return cmd
 }
 
-func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (o *tokenPlace) printList(ctx context.Context, out io.Writer, k tokenKeeper, noHeaders bool) error {
+	list := newListing(out, noHeaders, "ID", "ACTOR", "ROLE", "TEAMS", "VALID", "LAST USED")
 	lines := json.NewEncoder(out)
 	err := k.list(ctx, func(t rulestore.Token) error {
 		if o.asJSON {
 			return lines.Encode(t)
 		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s%s\n", t.ID, terminal.Escape(t.Actor), t.Role, terminal.Escape(strings.Join(t.Teams, ",")), lifeOf(&t, time.Now())+useOf(&t), certificateOf(&t))
-		return err
+		list.row(t.ID, terminal.Escape(t.Actor), t.Role.String(), terminal.Escape(strings.Join(t.Teams, ",")), lifeOf(&t, time.Now()), useOf(&t)+certificateOf(&t))
+		return nil
 	})
-	return errors.Join(err, table.Flush())
+	return errors.Join(err, list.flush())
 }
 
 // lifeOf says how long a token counts.
@@ -229,9 +231,9 @@ func lifeOf(t *rulestore.Token, now time.Time) string {
 // useOf says when a token was last used.
 func useOf(t *rulestore.Token) string {
 	if t.Used.IsZero() {
-		return ", never used"
+		return "never"
 	}
-	return ", last used " + t.Used.Format(time.RFC3339)
+	return t.Used.Format(time.RFC3339)
 }
 
 // certificateOf is the certificate that stands for it, if any.
@@ -249,7 +251,7 @@ func tokenRevokeCommand() *cobra.Command {
 		Use:     "revoke ID --reason TEXT",
 		Short:   "End a token",
 		Example: `  weir token revoke --reason "she has left" qkzbxhnvyd`,
-		Args:    cobra.ExactArgs(1),
+		Args:    wanted("ID"),
 	}
 	o.flags(cmd, jsonOfTokens)
 	needReason(cmd, &reason)

@@ -51,6 +51,9 @@ var fieldNames = [FieldCount]string{
 	"remote_address", "method", "path", "host", "user", "status", "user_agent", "referer",
 }
 
+// FieldNames are the names of all fields.
+func FieldNames() []string { return slices.Clone(fieldNames[:]) }
+
 // String is the name of the field.
 func (f Field) String() string {
 	if int(f) < FieldCount {

@@ -32,6 +32,9 @@ const (
 	JSON
 )
 
+// Formats are the names of all formats.
+func Formats() []string { return slices.Clone(formatNames[:]) }
+
 var formatNames = [...]string{"auto", "common", "combined", "json"}
 
 // String is the name of the format.

@@ -146,6 +146,14 @@ func storeError(err error) error {
 	return &ConfigError{"--store", text}
 }
 
+// StoreSchemes are how the URLs of stores begin.
+func StoreSchemes() []string {
+	return []string{
+		"memory:", "cluster:", "redis://", "rediss://", "redis+unix://", "redis+cluster://", "redis+sentinel://",
+		"memcached://", "postgres://", "nats://", "kafka://",
+	}
+}
+
 // CheckStore says whether a daemon can keep its counts there; it fails as New, and
 // connects to nobody.
 func CheckStore(url string) error {

@@ -37,7 +37,7 @@ func (r *Role) UnmarshalText(name []byte) (err error) {
 func ParseRole(name string) (Role, error) {
 	i := slices.Index(Roles(), name)
 	if i < 0 {
-		return 0, invalid("role", "%q is none; write read, propose, publish or admin", clip(name))
+		return 0, invalid("role", "%q is no role; write read, propose, publish or admin", clip(name))
 	}
 	return Role(i), nil
 }

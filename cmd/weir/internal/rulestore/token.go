@@ -120,7 +120,7 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 	}
 	switch {
 	case k.Role > Admin:
-		return invalid("role", "is none; write read, propose, publish or admin")
+		return invalid("role", "is no role; write read, propose, publish or admin")
 	case len(k.Teams) == 0 || len(k.Teams) > maxTeams:
 		return invalid("teams", "there are %d; name 1…%d, or %s for all", len(k.Teams), maxTeams, AllTeams)
 	case !k.Expires.IsZero() && k.Expires.UnixMicro() <= t.at:
