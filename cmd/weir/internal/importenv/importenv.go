@@ -49,6 +49,11 @@ func Translate(env map[string]string) (*Plan, error) {
 	return &Plan{t.args, notes, truth(t.get("RUNTIME_WATCH_ROOT", "true"))}, nil
 }
 
+// Any is whether an environment has a variable of ratelimit.
+func Any(env map[string]string) bool {
+	return slices.ContainsFunc(group(""), func(name string) bool { return env[name] != "" })
+}
+
 // strangers tells of variables that look like ratelimit's.
 func (t *translation) strangers(known map[string]int) {
 	for name := range t.env {
@@ -56,17 +61,21 @@ func (t *translation) strangers(known map[string]int) {
 			continue
 		}
 		text := "envoyproxy/ratelimit has no such variable"
-		if near := nearest(name, known); near != "" {
+		if near, ok := editdistance.Nearest(name, slices.Sorted(maps.Keys(known))); ok {
 			text += "; did you mean " + near + "?"
 		}
 		t.note(name, Unknown, text)
 	}
 }
 
-// looksAlike is whether a name begins as ratelimit's do. The names that Kubernetes and Docker make
-// of a service called redis do too, but they don't count.
+// OfService is whether a variable is one of those that Kubernetes and Docker make of the name of a service.
+func OfService(name string) bool {
+	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT_") || strings.HasSuffix(name, "_PORT")
+}
+
+// looksAlike is whether a name begins as ratelimit's do. Those of a service called redis do too, but they don't count.
 func looksAlike(name string) bool {
-	if strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT_") || strings.HasSuffix(name, "_PORT") {
+	if OfService(name) {
 		return false
 	}
 	for _, prefix := range []string{
@@ -79,15 +88,4 @@ func looksAlike(name string) bool {
 		}
 	}
 	return false
-}
-
-// nearest is the known name that differs in the fewest letters, if they are few.
-func nearest(name string, known map[string]int) string {
-	best, least := "", 4
-	for _, other := range slices.Sorted(maps.Keys(known)) {
-		if d := editdistance.Between(name, other, least); d < least {
-			best, least = other, d
-		}
-	}
-	return best
 }

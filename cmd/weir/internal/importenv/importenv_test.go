@@ -8,13 +8,16 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/importenv"
 )
 
+// nobody is an environment without variables.
+func nobody(string) (string, bool) { return "", false }
+
 func translate(t *testing.T, lines ...string) *importenv.Plan {
 	t.Helper()
-	env, err := importenv.Read("env", strings.NewReader(strings.Join(lines, "\n")))
+	env, err := importenv.Read("env", strings.NewReader(strings.Join(lines, "\n")), nobody, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := importenv.Translate(env)
+	plan, err := importenv.Translate(env.Variables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,16 +132,16 @@ func TestBadInput(t *testing.T) {
 		"GRPC_SERVER_USE_TLS=true":       "GRPC_SERVER_USE_TLS is set without GRPC_SERVER_TLS_CERT",
 		"REDIS_TYPE=sentinel REDIS_URL=": "REDIS_URL must be MASTER,HOST:PORT",
 	} {
-		vars, err := importenv.Read("env", strings.NewReader(strings.ReplaceAll(env, " ", "\n")))
+		vars, err := importenv.Read("env", strings.NewReader(strings.ReplaceAll(env, " ", "\n")), nobody, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := importenv.Translate(vars); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := importenv.Translate(vars.Variables); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", env, err, want)
 		}
 	}
-	for _, text := range []string{"A", "=1", "A B=1", "- A=1", "A: b=1", strings.Repeat("x", 2<<20)} {
-		if _, err := importenv.Read("env", strings.NewReader(text)); err == nil {
+	for _, text := range []string{"A", "=1", "A B=1", "A: b=1", "- A", "A=${B", "A=${B:}", "A=${}", "A=${B:?no}", strings.Repeat("x", 2<<20)} {
+		if _, err := importenv.Read("env", strings.NewReader(text), nobody, ""); err == nil {
 			t.Errorf("%.20q was read", text)
 		}
 	}

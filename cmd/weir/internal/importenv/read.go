@@ -1,11 +1,11 @@
 package importenv
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,32 +14,68 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// maxLine is how long a line of an env file may be. Longer ones are refused.
-const maxLine = 1 << 20
+// Environment is what was read.
+type Environment struct {
+	Variables map[string]string
+	// Unset are variables that others stand for and that have no value here, nor a default: they are empty.
+	Unset []string
+}
 
-// Read reads an env file: lines of NAME=VALUE, perhaps after export and with
-// quotes around the value; empty lines and those that begin with # say nothing.
+// Read reads an env file or a compose file.
+//
+// An env file has lines of NAME=VALUE, perhaps after export and with quotes around the value; empty lines and those that
+// begin with # say nothing. Lines of a compose list, - NAME=VALUE, may stand there, too. Of a compose file it is the environment
+// of one service, with what its env_file has; service names it, or is empty where one service alone runs ratelimit. ${X}
+// and ${X:-Y} are resolved in environ.
+//
 // It fails with an *InputError that begins with name and the line.
-func Read(name string, r io.Reader) (map[string]string, error) {
+func Read(name string, from io.Reader, environ func(string) (string, bool), service string) (*Environment, error) {
+	text, err := readAll(name, from)
+	if err != nil {
+		return nil, err
+	}
+	r := &resolver{environ: environ, unset: map[string]bool{}}
+	env := &Environment{}
+	if isCompose(text) || service != "" {
+		env.Variables, err = r.compose(name, text, service)
+	} else {
+		env.Variables, err = r.lines(name, text)
+	}
+	env.Unset = slices.Sorted(maps.Keys(r.unset))
+	return env, err
+}
+
+// lines reads lines of NAME=VALUE.
+func (r *resolver) lines(name string, text []byte) (map[string]string, error) {
 	env := map[string]string{}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff"))
 		if line == "" || line[0] == '#' {
 			continue
+		}
+		item, listed := strings.CutPrefix(line, "- ")
+		if listed { // the whole item may be quoted
+			line = unquote(strings.TrimSpace(item))
 		}
 		variable, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		variable = strings.TrimSpace(variable)
 		if !ok || variable == "" || strings.ContainsAny(variable, " \t:") {
 			return nil, &InputError{fmt.Sprintf("%s:%d: this is not NAME=VALUE", name, n)}
 		}
-		env[variable] = unquote(strings.TrimSpace(value))
+		value = strings.TrimSpace(value)
+		literal := strings.HasPrefix(value, "'")
+		value = unquote(value)
+		if !literal {
+			var err error
+			if value, err = r.resolve(value, listed); err != nil {
+				return nil, &InputError{fmt.Sprintf("%s:%d: %s: %v", name, n, variable, err)}
+			}
+		}
+		env[variable] = value
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return nil, &InputError{fmt.Sprintf("%s: a line has over %d bytes", name, maxLine)}
-	}
-	return env, lines.Err()
+	return env, nil
 }
 
 func unquote(value string) string {
