@@ -1,12 +1,9 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -44,7 +41,9 @@ With --store cluster: the daemons that --join each other share their counts
 without any server: see weir cluster.
 
 Each flag may come from the environment instead, as WEIR_ and its name in
-capitals with _ for -: WEIR_STORE, WEIR_TLS_CERT. The flag wins.
+capitals with _ for -: WEIR_STORE, WEIR_TLS_CERT, WEIR_GRPC_STORE=true. The flag
+wins, an empty variable counts as none, and the log names variables that begin with
+WEIR_ and are no flag, with the nearest that is one.
 
 With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, a span of each call goes
 to an OpenTelemetry collector there.
@@ -65,25 +64,28 @@ func serveCommand() *cobra.Command {
   weir serve --rules /etc/weir/rules --store redis://10.0.0.5:6379
   weir serve --rules http://127.0.0.1:9082/v1/export
   weir serve --rules https://weir.example:8082/v1/export --rules-ca ca.pem --rules-token-file token`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	serveFlags(cmd.Flags(), &c)
+	storeCompletion(cmd)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
-		if err := fromEnvironment(cmd.Flags(), os.Getenv); err != nil {
+		from, err := readEnvironment(cmd.Flags(), os.Getenv)
+		if err != nil {
 			return err
 		}
 		c.Stdout = cmd.OutOrStdout()
 		c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 		c.Version = version()
 		c.NotifySocket = os.Getenv("NOTIFY_SOCKET")
+		warnOfUnknown(cmd.Flags(), os.Environ(), c.Log)
 		d, err := daemon.New(c)
 		if err != nil {
-			return err
+			return from.named(err)
 		}
 		tuneMemory(os.Getenv, c.Log)
 		signal.Ignore(syscall.SIGPIPE) // who reads the log may go away, and the daemon stays
 		defer onHangup(d.Reload)()
-		return d.Run(cmd.Context())
+		return from.named(d.Run(cmd.Context()))
 	})
 	return cmd
 }
@@ -98,7 +100,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON, or unix:///PATH of a socket for this machine")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service, or unix:///PATH of a socket for this machine")
-	f.DurationVar(&c.GRPCMaxAge, "grpc-max-connection-age", 0, "`DURATION` after which a gRPC client is told to open another connection, for balancers that spread connections (default: never)")
+	f.Var((*timeOrNone)(&c.GRPCMaxAge), "grpc-max-connection-age", "`TIME` after which a gRPC client is told to open another connection, for balancers that spread connections (default: never)")
 	f.StringVar(&c.UsageLog, "usage-log", "", "`URL` of where each second's usage is logged by rule and key, for billing and audit: file:DIR, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT (default: nowhere)")
 	f.BoolVar(&c.GRPCStore, "grpc-store", false, "offer the store at the gRPC listener to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")
@@ -117,24 +119,6 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.BoolVar(&c.Bootstrap, "bootstrap", false, "this node is the first of a new cluster: it forgets the members that it knew; give it once, and not where a supervisor starts the node again")
 	f.StringVar(&c.ClusterKeyFile, "cluster-key-file", "", "`FILE` with the keys that all nodes share, one a line in hexadecimal digits; needed off loopback")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
-}
-
-// fromEnvironment takes flags that were not given from WEIR_ and their names in
-// capitals. An empty variable counts as not given either.
-func fromEnvironment(f *pflag.FlagSet, lookUp func(string) string) error {
-	var errs []error
-	f.VisitAll(func(flag *pflag.Flag) {
-		name := "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		if value := lookUp(name); value != "" && !flag.Changed && flag.Name != "help" {
-			if f.Set(flag.Name, value) != nil { // all but texts are yes or no
-				errs = append(errs, fmt.Errorf("%s in the environment is no value of --%s; write true or false", name, flag.Name))
-			}
-		}
-	})
-	if err := errors.Join(errs...); err != nil {
-		return usagef("%v", err)
-	}
-	return nil
 }
 
 // onHangup calls f at each SIGHUP, until stop.

@@ -113,7 +113,7 @@ func TestImage(t *testing.T) {
 	t.Parallel()
 	text := recipe(t, filepath.Join(deploy, "Dockerfile"))
 	final := text[strings.LastIndex(text, "\nFROM "):]
-	for _, line := range []string{"FROM scratch", "USER 65532:65532", `ENTRYPOINT ["/weir"]`, `CMD ["serve", "--http", "0.0.0.0:8080", "--grpc", "0.0.0.0:8081"]`} {
+	for _, line := range []string{"FROM scratch", "USER 65532:65532", "ENV WEIR_HTTP=0.0.0.0:8080 WEIR_GRPC=0.0.0.0:8081", `ENTRYPOINT ["/weir"]`, `CMD ["serve"]`} {
 		if !strings.Contains(final, "\n"+line+"\n") {
 			t.Errorf("the Dockerfile does not say %s", line)
 		}
@@ -136,9 +136,12 @@ func TestImage(t *testing.T) {
 		}
 		place(t, from, to)
 	}
-	cmd := command(t, "/weir", serveArgs(nil)...)
+	cmd := command(t, "/weir", "serve")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.Dir, cmd.Env = "/", []string{"WEIR_ADMIN=127.0.0.1:0"}
+	for _, m := range regexp.MustCompile(`(WEIR_\w+)=0\.0\.0\.0:\d+`).FindAllStringSubmatch(final, -1) {
+		cmd.Env = append(cmd.Env, m[1]+"=127.0.0.1:0") // other tests have the image's ports
+	}
 	d := startDaemon(t, cmd)
 	if a := newClient(t).ask("GET", "http://"+d.http+"/readyz", ""); a.status != 200 {
 		t.Error(a)
