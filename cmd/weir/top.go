@@ -51,7 +51,8 @@ func topCommand() *cobra.Command {
 		Short: "Watch what rules pass and deny, and which clients",
 		Long: `Watch what the rules of a daemon pass and deny each second, and which clients
 they denied most in the last five to ten minutes. It asks the admin listener every
-two seconds, and ends with ^C.
+two seconds, and ends with q or ^C. Keys sort, pause, filter and choose rules; ? lists
+them. There are no colours where NO_COLOR is set.
 
 Each rule's own decisions are counted, as in weir_decisions_total; a shadow rule
 denies no client. 120 ±7 is 113 to 120 denials: a rule tells 100 clients apart.
@@ -62,7 +63,7 @@ With --json it prints what GET /v1/top answers, one a line.`,
   weir top --once --domain shop --n 20
   weir top --addr https://weir.example:8082 --ca ca.pem --token-file token
   weir top --once --json | jq '.rules[0].clients.top'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	f := cmd.Flags()
 	o.addr.rulesFlags(f)
@@ -79,24 +80,23 @@ With --json it prints what GET /v1/top answers, one a line.`,
 		if err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), d, cmd.OutOrStdout())
+		return o.run(cmd.Context(), d, cmd.InOrStdin(), cmd.OutOrStdout())
 	})
 	return cmd
 }
 
-func (o *top) run(ctx context.Context, d *daemonAt, out io.Writer) error {
+func (o *top) run(ctx context.Context, d *daemonAt, in io.Reader, out io.Writer) error {
 	if o.asJSON {
 		return o.lines(ctx, d, out)
 	}
-	file, ok := out.(*os.File)
-	if !o.once && ok && term.IsTerminal(int(file.Fd())) {
-		return o.watch(ctx, d, out, func() (width, height int, err error) { return term.GetSize(int(file.Fd())) })
+	if screen, ok := terminalOf(out); ok && !o.once {
+		return o.onTerminal(ctx, d, in, screen)
 	}
-	before, _, err := o.ask(ctx, d)
+	before, _, err := o.ask(ctx, d, topRule{})
 	if err != nil || sleep.For(ctx, topOnce) != nil {
 		return err
 	}
-	now, _, err := o.ask(ctx, d)
+	now, _, err := o.ask(ctx, d, topRule{})
 	if err != nil {
 		return err
 	}
@@ -105,14 +105,47 @@ func (o *top) run(ctx context.Context, d *daemonAt, out io.Writer) error {
 	return err
 }
 
-// ask asks the daemon once. line is its answer as it came.
-func (o *top) ask(ctx context.Context, d *daemonAt) (answer *httpapi.Top, line []byte, err error) {
-	q := url.Values{"n": {strconv.Itoa(o.clients)}}
-	if o.domain != "" {
-		q.Set("domain", o.domain)
+// terminalOf is the terminal that a stream is, if it is one.
+func terminalOf(stream any) (*os.File, bool) {
+	file, ok := stream.(*os.File)
+	return file, ok && term.IsTerminal(int(file.Fd()))
+}
+
+// onTerminal watches on a terminal, and reads keys where they come from one, too.
+func (o *top) onTerminal(ctx context.Context, d *daemonAt, in io.Reader, screen *os.File) error {
+	v := topView{daemon: d, colours: os.Getenv("NO_COLOR") == ""}
+	var err error
+	if v.now, _, err = o.ask(ctx, d, topRule{}); err != nil {
+		return err // before the screen is taken
 	}
-	if o.rule != "" {
-		q.Set("rule", o.rule)
+	var keys <-chan topKey
+	if keyboard, ok := terminalOf(in); ok {
+		was, err := term.MakeRaw(int(keyboard.Fd()))
+		if err != nil {
+			return fmt.Errorf("read keys: %w", err)
+		}
+		defer func() { _ = term.Restore(int(keyboard.Fd()), was) }()
+		done := make(chan struct{})
+		defer close(done)
+		keys = readKeys(keyboard, done)
+	}
+	return o.watch(ctx, v, screen, keys, func() (width, height int, err error) { return term.GetSize(int(screen.Fd())) })
+}
+
+// ask asks the daemon once. line is its answer as it came.
+// Of a rule that is named it asks for all clients.
+func (o *top) ask(ctx context.Context, d *daemonAt, only topRule) (answer *httpapi.Top, line []byte, err error) {
+	q := url.Values{"n": {strconv.Itoa(o.clients)}}
+	if only == (topRule{}) {
+		only = topRule{o.domain, o.rule}
+	} else {
+		q.Set("n", strconv.Itoa(offenders.Names))
+	}
+	if only.domain != "" {
+		q.Set("domain", only.domain)
+	}
+	if only.rule != "" {
+		q.Set("rule", only.rule)
 	}
 	if line, err = d.call(ctx, q, nil); err != nil {
 		return nil, nil, err
@@ -127,7 +160,7 @@ func (o *top) ask(ctx context.Context, d *daemonAt) (answer *httpapi.Top, line [
 // lines prints the answers as they come.
 func (o *top) lines(ctx context.Context, d *daemonAt, out io.Writer) error {
 	for {
-		_, line, err := o.ask(ctx, d)
+		_, line, err := o.ask(ctx, d, topRule{})
 		if err != nil {
 			return err
 		}
@@ -143,19 +176,19 @@ func (o *top) lines(ctx context.Context, d *daemonAt, out io.Writer) error {
 	}
 }
 
-// watch draws on a terminal until ctx ends. A daemon that is away is asked again.
-func (o *top) watch(ctx context.Context, d *daemonAt, out io.Writer, size func() (int, int, error)) error {
-	v := topView{daemon: d}
-	var err error
-	if v.now, _, err = o.ask(ctx, d); err != nil {
-		return err // before the screen is taken
-	}
+// watch draws on a terminal until ctx ends, or a key says so. A daemon that is away is asked again. keys may be
+// nil: none are read.
+func (o *top) watch(ctx context.Context, v topView, out io.Writer, keys <-chan topKey, size func() (int, int, error)) error {
+	v.keys = keys != nil
 	if _, err := io.WriteString(out, enterScreen); err != nil {
 		return err
 	}
 	defer func() { _, _ = io.WriteString(out, leaveScreen) }() // who is gone needs no screen
-	drawn, asked := v, time.Now()
+	look := time.NewTicker(topLook)
+	defer look.Stop()
+	drawn, asked := topView{}, time.Now()
 	for {
+		var err error
 		if v.width, v.height, err = size(); err != nil {
 			return fmt.Errorf("size of the terminal: %w", err)
 		}
@@ -165,21 +198,39 @@ func (o *top) watch(ctx context.Context, d *daemonAt, out io.Writer, size func()
 			}
 			drawn = v
 		}
-		if sleep.For(ctx, topLook) != nil {
+		asks := false
+		select {
+		case <-ctx.Done():
 			return nil
-		}
-		if time.Since(asked) < topEvery {
-			continue
-		}
-		asked = time.Now()
-		next, _, err := o.ask(ctx, d)
-		if v.away = ""; err != nil {
-			if asking, ok := errors.AsType[*url.Error](err); ok {
-				err = asking.Err // whom was asked stands above, and a line is short
+		case key, ok := <-keys:
+			if !ok {
+				keys = nil // the terminal is gone, and the context will tell
+				continue
 			}
-			v.away = err.Error()
-			continue
+			var quit bool
+			if quit, asks = v.press(key); quit {
+				return nil
+			}
+		case <-look.C:
+			asks = time.Since(asked) >= topEvery && !v.paused
 		}
-		v.before, v.now = v.now, next
+		if asks {
+			asked = time.Now()
+			o.renew(ctx, &v)
+		}
 	}
+}
+
+// renew asks the daemon what is new.
+func (o *top) renew(ctx context.Context, v *topView) {
+	next, _, err := o.ask(ctx, v.daemon, v.only)
+	if v.away = ""; err != nil {
+		if asking, ok := errors.AsType[*url.Error](err); ok {
+			err = asking.Err // whom was asked stands above, and a line is short
+		}
+		v.away = err.Error()
+		return
+	}
+	v.before, v.now = v.now, next
+	v.choose("", len(v.shown())) // there may be fewer
 }

@@ -61,7 +61,7 @@ func TestTopView(t *testing.T) {
 	v.away = "ask the daemon: connection refused"
 	for _, c := range []struct{ width, height int }{{80, 24}, {50, 8}, {16, 3}} {
 		v.width, v.height = c.width, c.height
-		screen := strings.NewReplacer(homeCursor, "", clearLine, "|", clearBelow, "", "\r", "").Replace(v.screen())
+		screen := strings.NewReplacer(homeCursor, "", clearLine, "|", clearBelow, "", "\r", "").Replace(control.ReplaceAllString(v.screen(), ""))
 		fmt.Fprintf(&got, "\n# %d × %d\n%s\n", c.width, c.height, screen)
 	}
 	name := filepath.Join("testdata", "top.golden")
@@ -92,7 +92,7 @@ func TestTopFits(t *testing.T) {
 			r.Clients.Denied = rapid.Int64Min(0).Draw(t, "denied")
 			r.Clients.Top = []httpapi.TopClient{{Key: rapid.String().Draw(t, "key"), Denied: rapid.Int64Min(0).Draw(t, "of it"), Error: rapid.Int64Min(0).Draw(t, "error")}}
 		}
-		screen, ok := strings.CutPrefix(v.screen(), homeCursor)
+		screen, ok := strings.CutPrefix(control.ReplaceAllString(v.screen(), ""), homeCursor)
 		if !ok || !strings.HasSuffix(screen, clearLine+clearBelow) {
 			t.Fatalf("%q", screen)
 		}
@@ -146,7 +146,13 @@ func TestTopWatch(t *testing.T) {
 		done := make(chan error, 1)
 		o := &top{domain: "shop", rule: "shop/user", clients: 7}
 		go func() {
-			done <- o.watch(ctx, d, &screen, func() (int, int, error) { return width, 24, nil })
+			v := topView{daemon: d}
+			var err error
+			if v.now, _, err = o.ask(ctx, d, topRule{}); err != nil {
+				done <- err
+				return
+			}
+			done <- o.watch(ctx, v, &screen, nil, func() (int, int, error) { return width, 24, nil })
 		}()
 		frame := func(wait time.Duration) string {
 			screen.Reset()
