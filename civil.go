@@ -1,6 +1,9 @@
 package weir
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // civilWindow is the civil day, week (from Monday), month or year of zone that
 // holds now. It begins with the first instant whose date there is the
@@ -92,36 +95,73 @@ func dayBegins(y int, m time.Month, d int, zone *time.Location) Instant {
 	}
 }
 
-// shortDay is the shortest civil day since 1970: clocks were set by seven hours at
-// Vostok in 1994, and by half a day and more only where a whole day was left out.
-const shortDay = 17 * int64(time.Hour/time.Microsecond)
-
-// touches is the most civil windows that an interval of so many microseconds meets.
-// Each begins at midnight by some offset of the zone, so that those in between last as
-// long as their days are, less what the offsets are apart.
+// touches is the most civil windows that an interval of so many microseconds meets. Between the
+// first of them and the last lie whole ones. None of these is shorter than the shortest, and each
+// begins at midnight by some offset of the zone, so that they last as long together as their days
+// do, less what the offsets are apart.
 func touches(width int64, c Calendar, zone *time.Location) int64 {
+	regular, apart := shortestOf(c), offsetsApart(zone)
+	most := plus(ceilDiv(width-1, shortestWindow(c, zone)), 1)
+	return min(most, 2+max(plus(width, apart)-2, 0)/regular)
+}
+
+// shortestOf is how long the shortest windows last while no clock is set, in microseconds.
+func shortestOf(c Calendar) int64 {
 	const day = 24 * int64(time.Hour/time.Microsecond)
-	period, apart := [...]int64{Day: day, Week: 7 * day, Month: 28 * day, Year: 365 * day}[c], offsetsApart(zone)
-	most := plus(ceilDiv(width-1, max(period-apart, shortDay)), 1)
-	return min(most, 2+max(plus(width, apart)-2, 0)/period)
+	return [...]int64{Day: day, Week: 7 * day, Month: 28 * day, Year: 365 * day}[c]
+}
+
+// shortestWindow is how long the shortest civil window of zone lasts, in microseconds: at Vostok a
+// day of 1994 had 17 hours. A window that no change of the clock lies in or beside lasts from one
+// midnight to another of the same offset, and a clock that is set back makes its window longer. So
+// only windows where a clock is set forward can be shorter.
+func shortestWindow(c Calendar, zone *time.Location) int64 {
+	shortest := shortestOf(c)
+	for change, forward := range clockChanges(zone) {
+		if forward < 0 {
+			continue
+		}
+		begin, end, _ := civilWindow(change, c, zone)
+		shortest = min(shortest, int64(end-begin))
+		if begin == change { // the change skipped the end of the window before
+			begin, end, _ = civilWindow(change-1, c, zone)
+			shortest = min(shortest, int64(end-begin))
+		}
+	}
+	return shortest
 }
 
 // offsetsApart is how far the offsets of zone are from each other at the most, in
 // microseconds.
 func offsetsApart(zone *time.Location) int64 {
-	at := Instant(0).Time().In(zone)
-	_, least := at.Zone()
-	most := least
-	for {
-		_, change := at.ZoneBounds()
-		switch {
-		case change.IsZero() || InstantOf(change) > lastInstant:
-			return int64(most-least) * int64(time.Second/time.Microsecond)
-		case !change.After(at): // see dayBegins
-			change = at.Add(24 * time.Hour)
-		}
-		at = change.In(zone)
-		_, offset := at.Zone()
+	var offset, least, most int64 // from the first one
+	for _, forward := range clockChanges(zone) {
+		offset += forward
 		least, most = min(least, offset), max(most, offset)
+	}
+	return most - least
+}
+
+// clockChanges are the instants after 1970 at which the zone's clock is set, and by how many
+// microseconds forward.
+func clockChanges(zone *time.Location) iter.Seq2[Instant, int64] {
+	return func(yield func(change Instant, forward int64) bool) {
+		at := Instant(0).Time().In(zone)
+		_, before := at.Zone()
+		for {
+			_, change := at.ZoneBounds()
+			switch {
+			case change.IsZero() || InstantOf(change) > lastInstant:
+				return
+			case !change.After(at): // see dayBegins
+				change = at.Add(24 * time.Hour)
+			}
+			at = change.In(zone)
+			_, offset := at.Zone()
+			if offset != before && !yield(InstantOf(at), int64(offset-before)*int64(time.Second/time.Microsecond)) {
+				return
+			}
+			before = offset
+		}
 	}
 }
