@@ -101,7 +101,11 @@ func dayBegins(y int, m time.Month, d int, zone *time.Location) Instant {
 // do, less what the offsets are apart.
 func touches(width int64, c Calendar, zone *time.Location) int64 {
 	regular, apart := shortestOf(c), offsetsApart(zone)
-	most := plus(ceilDiv(width-1, shortestWindow(c, zone)), 1)
+	shortest := regular - apart
+	if shortest <= 0 || ceilDiv(width-1, shortest) > ceilDiv(width-1, regular) {
+		shortest = shortestWindow(c, zone) // takes longer to find
+	}
+	most := plus(ceilDiv(width-1, shortest), 1)
 	return min(most, 2+max(plus(width, apart)-2, 0)/regular)
 }
 

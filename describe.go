@@ -72,6 +72,54 @@ func (s *Spec) waiting() string {
 	return fmt.Sprintf("at most %d wait, more are denied", *s.Queue)
 }
 
+// DescribeBound says what passes in one period at most, by single events, as "at most 29 in any
+// 1s", and in a clause why that is more than the count: "the burst passes at once, and the pace
+// goes on beside it". why is empty where no period holds more. As with Describe, the words are
+// for people.
+func (l *Limit) DescribeBound() (most, why string) {
+	s := &l.spec
+	if s.Algorithm == Concurrent {
+		return fmt.Sprintf("at most %d at a time", s.Count), ""
+	}
+	_, period, _ := strings.Cut(l.text, "/")
+	period, _, _ = strings.Cut(period, " ")
+	switch {
+	case s.Calendar > Week: // which have no length; the bound is for this one
+		period = stretch(s.Period)
+	case period[0] > '9':
+		period = "1" + period
+	}
+	n := l.Bound(s.Period, 1)
+	most = fmt.Sprintf("at most %d in any %s", n, period)
+	if n <= s.Count {
+		return most, ""
+	}
+	switch s.Algorithm {
+	case GCRA, TokenBucket, LeakyBucket:
+		if s.Debt > 0 {
+			return most, "burst and debt pass at once, and the pace goes on beside them"
+		}
+		return most, "the burst passes at once, and the pace goes on beside it"
+	case FixedWindow:
+		return most, s.windowsMeet(n)
+	case SlidingWindow:
+		return most, "events of the oldest sub-window count as if they were spread evenly, and may all have come at its end"
+	case LeakyQueue, SlidingLog, WarmUp, Concurrent: // no more than the count passes
+	}
+	return most, ""
+}
+
+// windowsMeet says why windows that pass their count let n pass in one period.
+func (s *Spec) windowsMeet(n int64) string {
+	switch {
+	case n <= 2*s.Count:
+		return "one window may pass its count at its end, and the next at its beginning"
+	case s.Calendar == Month:
+		return "a February fits in whole between the end of a month and the beginning of another"
+	}
+	return fmt.Sprintf("where clocks go forward a %s is shorter, and fits in whole between the end of one and the beginning of another", s.Calendar)
+}
+
 // window says which windows a fixed window has.
 func (s *Spec) window() string {
 	switch {

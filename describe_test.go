@@ -1,7 +1,10 @@
 package weir_test
 
 import (
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/weir-limit/weir"
 )
@@ -46,4 +49,51 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", c.limit, got, c.want)
 		}
 	}
+}
+
+func TestDescribeBound(t *testing.T) {
+	const (
+		pace    = "the burst passes at once, and the pace goes on beside it"
+		edge    = "one window may pass its count at its end, and the next at its beginning"
+		spread  = "events of the oldest sub-window count as if they were spread evenly, and may all have come at its end"
+		forward = "where clocks go forward a day is shorter, and fits in whole between the end of one and the beginning of another"
+	)
+	for _, c := range []struct{ limit, most, why string }{
+		{"0/s", "at most 0 in any 1s", ""},
+		{"20 concurrent", "at most 20 at a time", ""},
+		{"10/s burst 20", "at most 29 in any 1s", pace},
+		{"10/s burst 1", "at most 10 in any 1s", ""},
+		{"10/15min strict burst 3", "at most 10 in any 15min", ""},
+		{"10/week debt 50", "at most 69 in any 1week", "burst and debt pass at once, and the pace goes on beside them"},
+		{"100/min fixed-window", "at most 200 in any 1min", edge},
+		{"100/24h fixed-window", "at most 200 in any 24h", edge},
+		{"100/day fixed-window anchored", "at most 199 in any 1day", edge},
+		{"100/day fixed-window", "at most 200 in any 1day", edge},
+		{"100/day fixed-window zone Europe/Berlin", "at most 300 in any 1day", forward},
+		{"100/day fixed-window zone Asia/Kolkata", "at most 200 in any 1day", edge},
+		{"100/week fixed-window zone Europe/Berlin", "at most 300 in any 1week", strings.Replace(forward, "a day", "a week", 1)},
+		{"100/month fixed-window", "at most 300 in any 30 days", "a February fits in whole between the end of a month and the beginning of another"},
+		{"100/year fixed-window zone Europe/Berlin", "at most 200 in any 365 days", edge},
+		{"100/min sliding-log", "at most 100 in any 1min", ""},
+		{"100/min sliding-window 4", "at most 199 in any 1min", spread},
+		{"100/min sliding-window relaxed", "at most 200 in any 1min", spread},
+		{"100/min sliding-window 4 conservative", "at most 100 in any 1min", ""},
+		{"60/min leaky-queue queue 20", "at most 60 in any 1min", ""},
+		{"100/s warm-up 10s", "at most 100 in any 1s", ""},
+	} {
+		if most, why := weir.MustParseLimit(c.limit).DescribeBound(); most != c.most || why != c.why {
+			t.Errorf("%s\n got %s: %s\nwant %s: %s", c.limit, most, why, c.most, c.why)
+		}
+	}
+}
+
+// TestDescribeBoundSaysWhy: there are words for more than the count, and only then.
+func TestDescribeBoundSaysWhy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := makeLimit(t, drawSpec(t))
+		more := l.Algorithm() != weir.Concurrent && l.Bound(l.Spec().Period, 1) > l.Spec().Count
+		if most, why := l.DescribeBound(); (why != "") != more {
+			t.Fatalf("%s: %s, because %q", l, most, why)
+		}
+	})
 }

@@ -67,6 +67,8 @@ type LimitExplanation struct {
 	// Most is how many events can pass in any one period, one by one: of 10/s burst 20, 29 in a
 	// second. It is the largest int64 for permits, which have no period.
 	Most int64
+	// WhyMore says why that is more than the count, as Limit.DescribeBound has it; else it is empty.
+	WhyMore string
 	// Enforced is whether the limit had a say. A shadow limit has none, nor has a quota limit that
 	// denies beside one that allows.
 	Enforced bool
@@ -212,6 +214,7 @@ func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies)
 	}
 	if ask.Limit.Algorithm() != weir.Concurrent {
 		e.Most = ask.Limit.Bound(ask.Limit.Spec().Period, 1)
+		_, e.WhyMore = ask.Limit.DescribeBound()
 	}
 	// A cost beyond all limits was cut to MaxCost on its way. What it was says the decision.
 	huge := ask.Cost == weir.MaxCost

@@ -89,6 +89,9 @@ func printLimit(b *strings.Builder, l *httpapi.ExplainedLimit, decisive bool) {
 	b.WriteString("\n    " + string(l.Words))
 	if l.Most != nil {
 		fmt.Fprintf(b, "; %d at most in any one period", *l.Most)
+		if l.WhyMore != "" {
+			fmt.Fprintf(b, ": %s", l.WhyMore)
+		}
 	}
 	fmt.Fprintf(b, "\n    cost %d\n", l.Cost)
 	fmt.Fprintf(b, "    before: %s\n    after:  %s\n", standingText(&l.Before), standingText(&l.After))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -71,6 +70,9 @@ more daemons let pass, by the lag of the log.`,
 		if err := printRules(out, set.Rules(), in); err != nil {
 			return err
 		}
+		if err := printReasons(out, set.Rules()); err != nil {
+			return err
+		}
 		return printTraits(out, in)
 	})
 	return cmd
@@ -129,11 +131,11 @@ func without(r *rules.Rule, store weir.Traits) string {
 		return "; none while the store is away"
 	case weir.FallbackLocal:
 	}
-	part := guard.Share(r.Limit, r.Nodes)
+	most, _ := guard.Share(r.Limit, r.Nodes).DescribeBound()
 	if r.Nodes <= 1 {
-		return fmt.Sprintf("; while the store is away %s, in each process", most(part))
+		return fmt.Sprintf("; while the store is away %s, in each process", most)
 	}
-	return fmt.Sprintf("; while the store is away %s, in each of %d processes", most(part), r.Nodes)
+	return fmt.Sprintf("; while the store is away %s, in each of %d processes", most, r.Nodes)
 }
 
 func printFindings(to io.Writer, findings []rules.Finding) error {
@@ -156,9 +158,30 @@ func printRules(to io.Writer, all []*rules.Rule, in *lintedStore) error {
 			fmt.Fprintf(t, "%s\tunlimited\tall may pass\n", r.Name)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s%s%s\n", r.Name, r.Limit, most(r.Limit), in.words(r), shadow)
+		most, _ := r.Limit.DescribeBound()
+		fmt.Fprintf(t, "%s\t%s\t%s%s%s\n", r.Name, r.Limit, most, in.words(r), shadow)
 	}
 	return t.Flush()
+}
+
+// printReasons says why more than the count may pass in a period: each reason once, of
+// the first limit that has it.
+func printReasons(to io.Writer, all []*rules.Rule) error {
+	said := map[string]bool{}
+	for _, r := range all {
+		if r.Unlimited {
+			continue
+		}
+		most, why := r.Limit.DescribeBound()
+		if why == "" || said[why] {
+			continue
+		}
+		said[why] = true
+		if _, err := fmt.Fprintf(to, "why %s, of %s: %s\n", most, r.Limit, why); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ahead says in words what sync adds to what a limit lets pass in one period.
@@ -187,18 +210,4 @@ func held(r *rules.Rule) string {
 		return fmt.Sprintf("; with lease %v on a shared store no more, and at most %d fewer for each node, which may hold so many that have not passed; write nodes: N for the sum", r.Lease, each)
 	}
 	return fmt.Sprintf("; with lease %v on a shared store no more, and at most %d fewer, for each of %d nodes may hold %d that have not passed", r.Lease, each*int64(r.Nodes), r.Nodes, each)
-}
-
-// most says in words what a limit lets pass in one period, by single events.
-func most(l *weir.Limit) string {
-	s := l.Spec()
-	if s.Algorithm == weir.Concurrent {
-		return fmt.Sprintf("at most %d at a time", s.Count)
-	}
-	_, period, _ := strings.Cut(l.String(), "/")
-	period, _, _ = strings.Cut(period, " ")
-	if period[0] > '9' {
-		period = "1" + period
-	}
-	return fmt.Sprintf("at most %d in any %s", l.Bound(s.Period, 1), period)
 }

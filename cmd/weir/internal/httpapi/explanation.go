@@ -84,6 +84,7 @@ type ExplainedLimit struct {
 	Limit    string            `json:"limit"`
 	Words    Text              `json:"words"`
 	Most     *int64            `json:"most_in_a_period,omitempty"` // nil: nothing is promised
+	WhyMore  Text              `json:"why_more,omitempty"`         // than the count
 	Outcome  string            `json:"outcome"`
 	Enforced bool              `json:"enforced"`
 	Shadow   bool              `json:"shadow"`
@@ -211,7 +212,7 @@ func placeOf(p rules.Place) ExplainedPlace {
 func limitOf(at weir.Instant, d *rules.Decision, x *rules.LimitExplanation) ExplainedLimit {
 	out := ExplainedLimit{
 		Descriptor: d.Descriptor, Rule: Text(d.Rule.Name), ExplainedFile: ExplainedFile{Text(d.Rule.File), d.Rule.Line},
-		Limit: d.Rule.Limit.String(), Words: Text(x.Words),
+		Limit: d.Rule.Limit.String(), Words: Text(x.Words), WhyMore: Text(x.WhyMore),
 		Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow, Override: overrideOf(d.Rule.Temporary), Cost: x.Cost, Charged: d.Charged,
 		Before: standingOf(x.Before), After: standingOf(x.After), ExplainedPassing: passingOf(at, x.Passing),
 		Fits: x.Fits, Notes: each(x.Notes, func(n string) Text { return Text(n) }),

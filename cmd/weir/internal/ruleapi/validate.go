@@ -16,6 +16,7 @@ type limitJSON struct {
 	Limit     string `json:"limit,omitempty"` // empty: unlimited
 	Words     string `json:"words,omitempty"`
 	Most      int64  `json:"most,omitempty"`      // events that may pass in any Period at most, or hold a permit
+	WhyMore   string `json:"why_more,omitempty"`  // why Most is more than the count
 	PeriodUS  int64  `json:"period_us,omitempty"` // microseconds; 0: Most is at a time
 	Shadow    bool   `json:"shadow,omitempty"`
 	Unlimited bool   `json:"unlimited,omitempty"`
@@ -74,6 +75,7 @@ func meaning(r *rules.Rule) limitJSON {
 		out.Most = spec.Count
 		return out
 	}
+	_, out.WhyMore = r.Limit.DescribeBound()
 	out.Most, out.PeriodUS = r.Limit.Bound(spec.Period, 1), spec.Period.Microseconds()
 	return out
 }

@@ -45,9 +45,10 @@ func picture(name string, l *weir.Limit) template.HTML {
 	if len(lines.Lines) == 0 {
 		return ""
 	}
+	words, _ := most(l)
 	p := plot.Picture{
 		Name: name, Title: "What " + l.String() + " lets pass", Drawing: lines,
-		Description: "The events that pass for one key that takes all it can after a rest, added up over time, and the most that can pass in any time as long. " + most(l),
+		Description: "The events that pass for one key that takes all it can after a rest, added up over time, and the most that can pass in any time as long. " + words,
 	}
 	return template.HTML(p.Inline()) //nolint:gosec // plot escapes all texts
 }

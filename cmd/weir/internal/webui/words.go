@@ -22,6 +22,7 @@ type limitView struct {
 	Limit     string // its text; empty: unlimited
 	Words     string
 	Most      string // that passes in one period
+	WhyMore   string // why that is more than the count; empty: it is not
 	Shadow    bool
 	Picture   template.HTML // empty: there is none
 	Passed    int64
@@ -40,7 +41,8 @@ func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures stri
 		c := counts[r.Name]
 		v := limitView{Name: r.Name, Unlimited: r.Unlimited, Shadow: r.Shadow, Passed: c.Passed, Denied: c.Denied}
 		if !r.Unlimited {
-			v.Limit, v.Words, v.Most = r.Limit.String(), sentence(r.Limit.Describe()), most(r.Limit)
+			v.Limit, v.Words = r.Limit.String(), sentence(r.Limit.Describe())
+			v.Most, v.WhyMore = most(r.Limit)
 			if pictures != "" && i < maxPictures {
 				v.Picture = picture(fmt.Sprintf("%s-%d", pictures, i+1), r.Limit)
 			}
@@ -50,18 +52,20 @@ func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures stri
 	return views
 }
 
-// most says what a limit lets pass in one period, by single events.
-func most(l *weir.Limit) string {
-	s := l.Spec()
-	if s.Algorithm == weir.Concurrent {
-		return fmt.Sprintf("At most %s at a time.", digits(s.Count))
+// most says what a limit lets pass in one period, by single events, and why that is
+// more than its count.
+func most(l *weir.Limit) (words, why string) {
+	words, why = l.DescribeBound()
+	parts := strings.Fields(words)
+	for i, part := range parts {
+		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
+			parts[i] = digits(n)
+		}
 	}
-	_, period, _ := strings.Cut(l.String(), "/")
-	period, _, _ = strings.Cut(period, " ")
-	if period[0] > '9' {
-		period = "1" + period
+	if why != "" {
+		why = sentence(why)
 	}
-	return fmt.Sprintf("At most %s in any %s.", digits(l.Bound(s.Period, 1)), period)
+	return sentence(strings.Join(parts, " ")), why
 }
 
 // sentence is words as one.
