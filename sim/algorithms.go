@@ -36,6 +36,21 @@ func Algorithms(l *weir.Limit) ([]*weir.Limit, error) {
 		sub(1, weir.Relaxed), sub(10, weir.Conservative),
 		{Algorithm: weir.WarmUp, WarmUp: max(period/6, time.Microsecond).Truncate(time.Microsecond)},
 	}
+	return keeping(count, period, all), nil
+}
+
+// Sizes are the ways to keep the count and period of l that take the more bytes the more exact
+// they are: sliding windows of ever more sub-windows, and last the log.
+func Sizes(l *weir.Limit) []*weir.Limit {
+	var all []weir.Spec
+	for _, n := range []int64{1, 2, 3, 4, 6, 10, 15, 20, 30, weir.MaxSubWindows} {
+		all = append(all, weir.Spec{Algorithm: weir.SlidingWindow, SubWindows: n})
+	}
+	return keeping(l.Spec().Count, l.Spec().Period, append(all, weir.Spec{Algorithm: weir.SlidingLog}))
+}
+
+// keeping are limits of this count and period, each once.
+func keeping(count int64, period time.Duration, all []weir.Spec) []*weir.Limit {
 	var limits []*weir.Limit
 	for _, s := range all {
 		s.Count, s.Period = count, period
@@ -45,5 +60,5 @@ func Algorithms(l *weir.Limit) ([]*weir.Limit, error) {
 			limits = append(limits, l)
 		}
 	}
-	return limits, nil
+	return limits
 }

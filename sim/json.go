@@ -22,6 +22,7 @@ type trialJSON struct {
 	Denied        int64       `json:"denied"`
 	WronglyPassed int64       `json:"wrongly_passed"`
 	WronglyDenied int64       `json:"wrongly_denied"`
+	Held          int64       `json:"held"`
 	MeanError     *Millionths `json:"mean_error"` // null where nothing is believed
 	WorstError    *int64      `json:"worst_error"`
 	MeanTrue      Millionths  `json:"mean_true"`
@@ -74,7 +75,7 @@ func (t *Trial) json(series bool) *trialJSON {
 	f := &t.Figures
 	j := &trialJSON{
 		Limit: t.Limit.String(), Naive: t.Naive, Asked: f.Asked, Passed: f.Passed, Denied: f.Denied,
-		WronglyPassed: f.WronglyPassed, WronglyDenied: f.WronglyDenied, MeanTrue: f.MeanTrue,
+		WronglyPassed: f.WronglyPassed, WronglyDenied: f.WronglyDenied, Held: f.Held, MeanTrue: f.MeanTrue,
 		WorstPeriod: f.WorstPeriod, Excess: f.Excess,
 		LongestWait: seconds(f.LongestWait), LoadStep: seconds(f.LoadStep), PeakLoad: f.PeakLoad, MeanLoad: f.MeanLoad,
 		Starved: f.Starved, Jain: f.Jain,

@@ -55,6 +55,10 @@ type Figures struct {
 	// from when it came, and is judged when it goes.
 	WronglyPassed, WronglyDenied int64
 
+	// Held are the requests that passed and had to wait in a queue. A log does neither: it
+	// lets a request go when it comes, or denies it.
+	Held int64
+
 	// Believes tells that the contender keeps a count of the last period that it can
 	// be asked for: the windows and the log. A bucket does not: it knows its level.
 	// Then MeanError and WorstError are how far that count is off, in events: at
@@ -133,6 +137,10 @@ type Series struct {
 	Believed []int64 `json:"believed"` // null where nothing is believed
 	Within   []int64 `json:"within"`
 }
+
+// Otherwise is how many requests the contender did not treat as an exact log would have when
+// they came: it passed or denied them wrongly, or had them wait.
+func (f *Figures) Otherwise() int64 { return f.WronglyPassed + f.WronglyDenied + f.Held }
 
 // Millionths is a number in millionths.
 //

@@ -191,6 +191,7 @@ func (t *tally) passed(q *turn, hold int64) {
 	t.waited(q.at + weir.Instant(hold) + 1 - from)
 	t.since[q.client] = 0
 	if hold > 0 {
+		t.figures.Held++
 		t.waiting[q.key] += q.cost
 	}
 }

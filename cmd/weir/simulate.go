@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/accesslog"
+	"github.com/weir-limit/weir/cmd/weir/internal/report"
 	"github.com/weir-limit/weir/cmd/weir/internal/table"
 	"github.com/weir-limit/weir/sim"
 )
@@ -20,6 +21,10 @@ import (
 // wellKnown are the limits of the comparison that everybody knows: what a fixed
 // window, two windows and five of 15 s make of the same random traffic.
 var wellKnown = []string{"100/min fixed-window", "100/min sliding-window", "100/min sliding-window 4"}
+
+// maxSized is how many requests the picture of memory runs beyond what was asked for, on each
+// limit that it shows.
+const maxSized = 1_000_000
 
 // simulation is what the flags of weir simulate say.
 type simulation struct {
@@ -31,6 +36,7 @@ type simulation struct {
 	by       string
 	format   string
 	options  sim.Options
+	traffic  *sim.Workload // of a run
 	json     bool
 	series   bool
 	showing  showing
@@ -90,7 +96,7 @@ seed gives the same answer. docs/simulate.md defines all figures.`,
 		if err != nil {
 			return err
 		}
-		return s.showing.show(cmd, result)
+		return s.showing.show(cmd, result, s.sizes)
 	})
 	cmd.AddCommand(adversaryCommand(), clusterCommand(), gridCommand(), workloadsCommand())
 	return cmd
@@ -205,18 +211,40 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, bar func(done, to
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.traffic(contenders[0].Limit, stdin)
-	if err != nil {
+	if s.traffic, err = s.read(contenders[0].Limit, stdin); err != nil {
 		return nil, err
 	}
 	if bar != nil {
 		s.options.Progress = func(done, total time.Duration) { bar(int64(done/time.Second), int64(total/time.Second)) }
 	}
-	return sim.Run(ctx, w, contenders, s.options)
+	return sim.Run(ctx, s.traffic, contenders, s.options)
 }
 
-// traffic is the workload that suits l, or that of a log.
-func (s *simulation) traffic(l *weir.Limit, stdin io.Reader) (*sim.Workload, error) {
+// sizes runs the same traffic on limits of the same count that take ever more bytes. There is
+// nothing of it where limits differ in count or period, and where it would take long.
+func (s *simulation) sizes(ctx context.Context, r *sim.Result) ([]*sim.Trial, error) {
+	if !report.Alike(r) || r.Trials[0].Limit.Spec().Count == 0 || r.Trials[0].Figures.Asked > maxSized {
+		return nil, nil
+	}
+	var contenders []sim.Contender
+	for _, l := range sim.Sizes(r.Trials[0].Limit) {
+		c, err := sim.Of(l)
+		if err != nil {
+			return nil, err
+		}
+		contenders = append(contenders, c)
+	}
+	o := s.options
+	o.Progress = nil
+	sized, err := sim.Run(ctx, s.traffic, contenders, o)
+	if err != nil {
+		return nil, err
+	}
+	return sized.Trials, nil
+}
+
+// read is the workload that suits l, or that of a log.
+func (s *simulation) read(l *weir.Limit, stdin io.Reader) (*sim.Workload, error) {
 	if s.log == "" {
 		return sim.ParseWorkload(s.workload, l)
 	}
@@ -242,6 +270,9 @@ func printResult(to io.Writer, r *sim.Result) error {
 	cost.Write(&b)
 	b.WriteString("\nwrongly: an exact log of what the limit let go says otherwise. error: of its count of the last period, in events.\n")
 	for _, t := range r.Trials {
+		if t.Figures.Held > 0 {
+			fmt.Fprintf(&b, "%s had %d requests wait (%s): a log lets each go when it comes, or denies it.\n", t.Name, t.Figures.Held, percent(t.Figures.Held, t.Figures.Asked))
+		}
 		if t.Naive != "" {
 			fmt.Fprintf(&b, "%s is naive: it %s.\n", t.Naive, t.Says)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -310,30 +311,29 @@ func (k *clusters) draw(cells []clusterCell) error {
 		return nil
 	}
 	count := weir.MustParseLimit(k.limit).Spec().Count
-	m := plot.Matrix{Bar: "most beyond the limit, of its count"}
-	for _, n := range k.nodes {
-		m.Columns = append(m.Columns, counted(n))
-	}
+	bars := plot.Bars{Of: "nodes", Measures: []plot.Measure{
+		{Name: "passed, more or less than on one node", Axis: plot.Axis{Unit: plot.Millionths}},
+		{Name: "most events in use beyond the limit of " + plot.Grouped(count, ",")},
+	}}
 	for i := range cells {
 		c := &cells[i]
 		if i%(len(k.nodes)*len(k.sharings)) == 0 {
-			m.Groups = append(m.Groups, plot.Group{Name: c.title()})
+			bars.Groups = append(bars.Groups, plot.BarGroup{Name: c.title()})
 		}
-		g := &m.Groups[len(m.Groups)-1]
-		if i%len(k.nodes) == 0 {
-			g.Rows = append(g.Rows, plot.MatrixRow{Name: string(c.Sharing)})
-		}
-		r := &g.Rows[len(g.Rows)-1]
-		cell := plot.Cell{Text: "-"}
+		g := &bars.Groups[len(bars.Groups)-1]
+		row := plot.BarRow{Name: string(c.Sharing), Of: strconv.Itoa(c.Nodes), Bars: []plot.Bar{{Text: "-", Empty: true}, {Text: "-", Empty: true}}}
 		if c.Unfit == "" {
-			cell = plot.Cell{Text: apart(&c.ClusterFigures), Share: c.Over * 1_000_000 / max(count, 1)}
+			row.Bars = []plot.Bar{
+				{Text: apart(&c.ClusterFigures), Value: (c.Passed - c.Ideal) * 1_000_000 / max(c.Ideal, 1)},
+				{Text: plot.Grouped(c.Over, ","), Value: c.Over},
+			}
 		}
-		r.Cells = append(r.Cells, cell)
+		g.Rows = append(g.Rows, row)
 	}
 	p := plot.Picture{
-		Name: "cluster", Title: k.limit + ": how much more or less nodes let pass together than one would", Command: k.command,
-		Description: "A row for each way to share the limit and a column for each number of nodes: how much more or less passed than on one node, over a bar of the most that was ever beyond the limit. A bar is full where that is the count of the limit, or more.",
-		Drawing:     m,
+		Name: "cluster", Title: k.limit + ": what nodes that share it let pass", Command: k.command,
+		Description: "A row for each way to share the limit and each number of nodes. The left bar is how much more or less passed than on one node, the right one how many events were in use beyond the limit at worst. All bars of a column have the scale below it.",
+		Drawing:     bars,
 	}
 	if lag, ok := k.lag(cells); ok {
 		return report.Save(k.svg, p, lag)
@@ -344,9 +344,9 @@ func (k *clusters) draw(cells []clusterCell) error {
 // lag is how late the nodes read a log, by how many requests come.
 func (k *clusters) lag(cells []clusterCell) (plot.Picture, bool) {
 	lines := plot.Lines{
-		X:      plot.Axis{Name: "requests, in times of what the limit lets pass", Base: 10},
+		X:      plot.Axis{Name: "requests, as multiples of the limit", Base: 10},
 		Y:      plot.Axis{Name: "lag at worst, in ms", Base: 10},
-		Levels: []plot.Level{{Name: "a node denies", Value: sim.LogMost.Milliseconds()}},
+		Levels: []plot.Level{{Name: "beyond this a node denies", Value: sim.LogMost.Milliseconds()}},
 	}
 	for _, n := range k.nodes {
 		line := plot.Line{Name: counted(n)}

@@ -36,13 +36,16 @@ func (s *showing) flags(f *pflag.FlagSet) {
 const reportPlans = 20_000
 
 // show writes what the flags ask for, and names it on stderr.
-func (s *showing) show(cmd *cobra.Command, result *sim.Result) error {
+func (s *showing) show(cmd *cobra.Command, result *sim.Result, sizes func(context.Context, *sim.Result) ([]*sim.Trial, error)) error {
 	if s.html == "" && s.svg == "" && !s.open {
 		return nil
 	}
 	r := report.Report{Command: commandLine(cmd), Result: result}
 	var err error
 	if r.Attacks, err = attacksOn(cmd.Context(), result); err != nil {
+		return err
+	}
+	if r.Sizes, err = sizes(cmd.Context(), result); err != nil {
 		return err
 	}
 	if s.svg != "" {

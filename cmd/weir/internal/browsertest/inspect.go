@@ -15,8 +15,9 @@ import (
 var inspect string
 
 // Inspect fails the test for each complaint in the console, for a page that is
-// wider than its screen, and for text that is smaller than 11 pixels, stands
-// outside of its picture or on other text. It saves what it saw, under this name,
+// wider than its screen, for text that is smaller than 11 pixels, stands outside of
+// its picture, on other text or where a line goes, and for lines that lead to names
+// and cross. It saves what it saw, under this name,
 // where [EnvScreenshots] says.
 func (p *Page) Inspect(t testing.TB, name string) {
 	t.Helper()

@@ -105,47 +105,59 @@ func gcra() plot.Picture {
 	}
 }
 
-// bucket is how full a bucket is, in parts of its burst.
+// bucket is how many tokens a bucket holds, in millionths of one.
 func bucket() plot.Picture {
 	const text = "1/s burst 5"
 	s := ask(text)
-	span, _, _ := s.limit.Span(s.limit.Spec().Burst)
-	full := int64(1_000_000)
+	span, _, _ := s.limit.Span(1) // of one token
+	full := s.limit.Spec().Burst * token
 	level := []plot.Point{{X: us(-time.Second), Y: full}}
-	p := plot.Lines{X: timeAxis(-time.Second, 12*time.Second), Y: plot.Axis{Name: "how full the bucket is", Unit: plot.Millionths, Max: full}}
+	p := plot.Lines{
+		X: timeAxis(-time.Second, 12*time.Second), Y: plot.Axis{Name: "tokens in the bucket", Unit: plot.Fractions, Max: full},
+		Notes: "numbers: tokens that a request asks for", Passed: "allowed", Denied: "denied",
+	}
 	at := func(after time.Duration) int64 {
 		_, reset := s.limit.Standing(s.state, start+weir.Instant(us(after)))
-		return full - us(reset)*full/span
+		return full - us(reset)*token/span
 	}
 	filled := time.Duration(0) // when it is full again
-	for _, take := range []struct {
-		after time.Duration
-		cost  int64
-	}{
-		{0, 1},
-		{0, 1},
-		{0, 1},
-		{500 * time.Millisecond, 1},
-		{time.Second, 1},
-		{1200 * time.Millisecond, 2},
-		{1600 * time.Millisecond, 1},
-		{9 * time.Second, 4},
-		{10 * time.Second, 1},
-	} {
+	for _, take := range asksOfBucket() {
 		if filled < take.after {
 			level = append(level, plot.Point{X: us(filled), Y: full})
 		}
 		before := at(take.after)
 		d := s.take(take.after, take.cost)
-		p.Events = append(p.Events, plot.Event{Point: plot.Point{X: us(take.after), Y: at(take.after)}, Denied: d.Outcome != weir.Allowed})
+		p.Events = append(p.Events, plot.Event{
+			Point: plot.Point{X: us(take.after), Y: at(take.after)}, Denied: d.Outcome != weir.Allowed, Note: fmt.Sprint(take.cost),
+		})
 		level = append(level, plot.Point{X: us(take.after), Y: before}, plot.Point{X: us(take.after), Y: at(take.after)})
 		filled = take.after + d.ResetAfter
 	}
 	p.Lines = []plot.Line{{Points: append(level, plot.Point{X: us(12 * time.Second), Y: at(12 * time.Second)})}}
 	return plot.Picture{
 		Name: "lesson-bucket", Title: "A bucket gives what it holds, and fills at a pace: " + text, Drawing: p,
-		Description: "The level of a bucket of five tokens over twelve seconds. Each request that is allowed, a disc, takes what it costs at once; in between the level rises by one token a second until the bucket is full. " +
-			"A request that finds too little, a cross, is denied and takes nothing.",
+		Description: "The level of a bucket of five tokens over twelve seconds, and above it how many tokens each request asks for. A request that is allowed, a disc, takes them at once; " +
+			"in between the level rises by one token a second until the bucket is full. One that asks for 2 tokens when there are 1.6, a cross, is denied and takes nothing.",
+	}
+}
+
+// token is one, in the millionths that the axis counts.
+const token = 1_000_000
+
+// asking is a request of a lesson.
+type asking struct {
+	after time.Duration
+	cost  int64
+}
+
+func asksOfBucket() []asking {
+	return []asking{
+		{0, 3},
+		{time.Second, 2},
+		{1600 * time.Millisecond, 2},
+		{2500 * time.Millisecond, 2},
+		{9 * time.Second, 4},
+		{10 * time.Second, 1},
 	}
 }
 
@@ -162,7 +174,7 @@ func subWindows() plot.Picture {
 	for i, n := range counts {
 		begin := time.Duration(i) * sub
 		s.take(begin+5*time.Second, n)
-		p.Bars = append(p.Bars, plot.Bar{From: us(begin), To: us(begin + sub), Count: n, Note: fmt.Sprint(n)})
+		p.Bars = append(p.Bars, plot.SubWindow{From: us(begin), To: us(begin + sub), Count: n, Note: fmt.Sprint(n)})
 	}
 	p.Bars[0].Note = fmt.Sprintf("%d × 1/3", counts[0])
 	p.Sum = fmt.Sprintf("%d × 1/3 + %d + %d + %d + %d = %d of 100: %d more pass now",

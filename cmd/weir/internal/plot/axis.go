@@ -14,6 +14,7 @@ const (
 	Events     Unit = iota // whole things
 	Micros                 // microseconds, shown in the largest unit that fits
 	Millionths             // parts of one, shown in percent
+	Fractions              // millionths of whole things, shown as numbers of these
 )
 
 // Axis is one side of a drawing. Its zero value counts things from 0 up to the
@@ -30,8 +31,9 @@ type scale struct {
 	axis     Axis
 	min, max int64
 	from, to px
-	zero     px    // where 0 is on a scale of powers; the powers begin at from
-	step     int64 // between ticks; on a scale of powers a factor
+	zero     px      // where 0 is on a scale of powers; the powers begin at from
+	step     int64   // between ticks
+	marks    []int64 // the ticks of a scale of powers, but for 0
 }
 
 // newScale fits an axis to a side of a drawing and to the values there, with
@@ -48,6 +50,9 @@ func newScale(a Axis, from, to, room px, values []int64) scale {
 	}
 	s.max = max(s.max, s.min+1)
 	s.step = niceStep(a.Unit, s.max-s.min, s.most(room))
+	if a.Unit == Fractions { // ticks at whole ones
+		s.step = max(s.step, 1_000_000)
+	}
 	if a.Unit != Micros { // whole steps; time ends when it ends
 		s.min = floorTo(s.min, s.step)
 		s.max = -floorTo(-s.max, s.step)
@@ -60,8 +65,8 @@ func (s scale) most(room px) int64 {
 	return max(int64(max(s.to-s.from, s.from-s.to)/room), 1)
 }
 
-// powers makes a scale from the power below the least value to that above the
-// largest.
+// powers makes a scale from the power at or below the least value to that at or above the
+// largest. Of powers of ten it also takes 2 and 5 times one, to end nearer to the values.
 func (s scale) powers(room px, values []int64) scale {
 	const largest = 1 << 50
 	base := min(s.axis.Base, 1000)
@@ -73,22 +78,37 @@ func (s scale) powers(room px, values []int64) scale {
 			least = min(least, v)
 		}
 	}
-	for s.min = 1; s.min <= least/base && s.min*base <= s.max; s.min *= base {
+	digits := []int64{1}
+	if base == 10 {
+		digits = []int64{1, 2, 5}
 	}
-	n := int64(1)
-	for top := s.min * base; ; top *= base {
-		if top >= s.max {
-			s.max = top
-			break
+	var steps, whole []int64 // from end to end, and the powers among them
+	for power := int64(1); power <= largest && len(steps) < 2 || last(steps) < s.max; power *= base {
+		for _, digit := range digits {
+			switch v := power * digit; {
+			case v <= min(least, s.max):
+				steps = []int64{v}
+				whole = whole[:0]
+			case len(steps) < 2 || last(steps) < s.max:
+				steps = append(steps, v)
+			default:
+				continue
+			}
+			if digit == 1 {
+				whole = append(whole, power)
+			}
 		}
-		n++
 	}
+	s.min, s.max = steps[0], last(steps)
 	if zero {
 		s.from += (s.to - s.from) / 8
 	}
-	s.step = 1
-	for range (n-1)/s.most(room) + 1 {
-		s.step *= base
+	s.marks = steps
+	for every := int64(1); int64(len(s.marks)) > s.most(room)+1; every++ {
+		s.marks = nil
+		for i := int64(0); i < int64(len(whole)); i += every {
+			s.marks = append(s.marks, whole[i])
+		}
 	}
 	return s
 }
@@ -154,12 +174,7 @@ func (s scale) ticks() []int64 {
 		if s.zero != s.from {
 			out = append(out, 0)
 		}
-		for v := s.min; ; v *= s.step {
-			out = append(out, v)
-			if v > s.max/s.step {
-				return out
-			}
-		}
+		return append(out, s.marks...)
 	}
 	for v := -floorTo(-s.min, s.step); v <= s.max; v += s.step {
 		out = append(out, v)
@@ -210,6 +225,8 @@ func (s scale) label(v int64) string {
 		return inUnit(v, s.step)
 	case Millionths:
 		return decimal(v, 10_000) + " %"
+	case Fractions:
+		return decimal(v, 1_000_000)
 	case Events:
 	}
 	return count(v)

@@ -26,7 +26,10 @@ func TestTicks(t *testing.T) {
 		{Axis{Unit: Micros, Max: day}, nil, "0 3 h 6 h 9 h 12 h 15 h 18 h 21 h 24 h"},
 		{Axis{Unit: Micros}, []int64{3}, "0 1 µs 2 µs 3 µs"},
 		{Axis{Unit: Millionths}, []int64{123_456}, "0 % 2 % 4 % 6 % 8 % 10 % 12 % 14 %"},
-		{Axis{Unit: Millionths, Base: 10}, []int64{0, 900, 500_000}, "0 % 0.01 % 0.1 % 1 % 10 % 100 %"},
+		{Axis{Unit: Millionths, Base: 10}, []int64{0, 900, 500_000}, "0 % 0.1 % 1 % 10 %"},
+		{Axis{Base: 10}, []int64{3, 40}, "2 5 10 20 50"},
+		{Axis{Base: 10}, []int64{7}, "5 10"},
+		{Axis{Unit: Fractions, Max: 5_000_000}, nil, "0 1 2 3 4 5"},
 		{Axis{Base: 2}, []int64{16, 808}, "16 32 64 128 256 512 1,024"},
 	} {
 		s := newScale(c.axis, 0, 4000, 500, c.values)

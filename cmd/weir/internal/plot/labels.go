@@ -53,11 +53,11 @@ func (l labels) height(i int) px { return px(len(l.names[i].text)) * l.f.line() 
 
 // draw puts each as near to where its line ends as the others let it, and leads
 // there by a thin line.
-func (l labels) draw(c *canvas, b box, end func(i int) px) {
+func (l labels) draw(c *canvas, b box, ends []spot) {
 	order := make([]int, len(l.names))
 	for i := range order {
 		order[i] = i
-		l.names[i].ideal = end(i)
+		l.names[i].ideal = ends[i].y
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(l.names[i].ideal, l.names[j].ideal) })
 	l.place(order, b)
@@ -67,7 +67,7 @@ func (l labels) draw(c *canvas, b box, end func(i int) px) {
 			continue
 		}
 		middle := n.top + l.height(i)/2
-		c.path("thin", []spot{{b.right, n.ideal}, {b.right + l.f.font*2/3, middle}})
+		c.path("lead", []spot{ends[i], {b.right + l.f.font*2/3, middle}})
 		if n.sign != nil {
 			n.sign(c, spot{b.right + l.f.font*5/4, middle})
 		}

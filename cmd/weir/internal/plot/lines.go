@@ -26,6 +26,7 @@ type Level struct {
 type Event struct {
 	Point
 	Denied bool
+	Note   string // stands above the drawing, where the event is
 }
 
 // Mark is an instant worth a line up with a name, such as that of a change.
@@ -43,9 +44,30 @@ type Lines struct {
 	Edges  []int64 // instants worth a line up, such as the edges of windows
 	Marks  []Mark  // by X
 	Events []Event // an allowed one is a disc, a denied one a cross
+	Notes  string  // what the notes of events are; "": they have none
+	Passed string  // what discs are, and Denied what crosses; "": there is nothing to say
+	Denied string
 }
 
-func (l Lines) least(f frame) px { return max(17*f.font, px(len(l.Lines))*f.line()*5/2) + f.foot() }
+func (l Lines) least(f frame) px {
+	return max(17*f.font, px(len(l.Lines))*f.line()*5/2) + f.foot() + l.above(f.width-2*pad, f)
+}
+
+// above is the height of what stands above the name of the upright axis.
+func (l Lines) above(width px, f frame) px {
+	h := px(0)
+	if l.Passed != "" || l.Denied != "" {
+		h += l.legend().height(width, f)
+	}
+	if l.Notes != "" {
+		h += 2 * f.line() // what they are, and below the name of the axis they
+	}
+	return h
+}
+
+func (l Lines) legend() legend {
+	return legend{{l.Passed, shape("solid", disc)}, {l.Denied, shape("mark", cross)}}
+}
 
 // values are those to fit the axes to.
 func (l Lines) values() values {
@@ -64,7 +86,16 @@ func (l Lines) values() values {
 }
 
 func (l Lines) draw(c *canvas, b box, f frame) {
-	b.top += f.line() // for the name of the axis
+	top := b.top
+	if l.Passed != "" || l.Denied != "" {
+		l.legend().draw(c, b, f)
+		top += l.legend().height(b.width(), f)
+	}
+	b.top += l.above(b.width(), f) + f.head()
+	notes := b.top - f.font*2/3
+	if l.Notes != "" {
+		c.text("soft", pad, top+f.font, cut(l.Notes, b.width(), f.font))
+	}
 	b.bottom -= f.foot()
 	values := l.values()
 	y := upright(l.Y, b, f, values.ys)
@@ -73,7 +104,11 @@ func (l Lines) draw(c *canvas, b box, f frame) {
 	b.right -= names.width()
 	x := level(l.X, b, f, values.xs)
 
-	y.drawUpright(c, b, f)
+	above := f.font
+	if l.Notes != "" {
+		above += f.line()
+	}
+	y.drawUpright(c, b, above, f)
 	for _, at := range l.Edges {
 		c.line("edge", spot{x.at(at), b.top}, spot{x.at(at), b.bottom})
 	}
@@ -85,6 +120,13 @@ func (l Lines) draw(c *canvas, b box, f frame) {
 		c.line("level", spot{b.left, at}, spot{b.right, at})
 		c.text("halo", b.left+f.font/2, at-f.font/3, v.Name)
 	}
+	if l.Notes != "" {
+		for _, e := range l.Events {
+			at := x.at(e.X)
+			c.textMiddle("", at, notes, e.Note)
+			c.line("edge", spot{at, b.top}, spot{at, y.at(e.Y)})
+		}
+	}
 	for _, e := range l.Events {
 		at := spot{x.at(e.X), y.at(e.Y)}
 		if e.Denied {
@@ -93,7 +135,12 @@ func (l Lines) draw(c *canvas, b box, f frame) {
 			c.sign("solid", disc, at)
 		}
 	}
-	names.draw(c, b, func(i int) px { return y.at(last(l.Lines[i].Points).Y) })
+	ends := make([]spot, len(l.Lines))
+	for i, line := range l.Lines {
+		end := last(line.Points)
+		ends[i] = spot{x.at(end.X), y.at(end.Y)}
+	}
+	names.draw(c, b, ends)
 }
 
 // drawMarks draws a line for each mark, and its name left of it. Those that are too near to each other have one name: 2–4.

@@ -56,7 +56,7 @@ func (p Panels) draw(c *canvas, b box, f frame) {
 		top := b.top + px(i)*each + f.line()
 		at := box{b.left, top, b.right, top + each - f.line() - f.font/2}
 		y := upright(Axis{Unit: p.Y.Unit, Min: p.Y.Min, Max: p.Y.Max}, at, f, values.ys)
-		y.drawUpright(c, at, f)
+		y.drawUpright(c, at, f.font, f)
 		p.drawPanel(c, panel, grid{at, x, y})
 		note := width(panel.Note, f.font)
 		c.text("strong", at.left, top-f.font/3, cut(panel.Name, at.width()-note-f.font, f.font*21/20))

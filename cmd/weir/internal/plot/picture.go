@@ -32,7 +32,7 @@ type Picture struct {
 }
 
 // Drawing is what a picture can be of: [Lines], [Panels], [Ranges], [Cloud],
-// [Turns], [Windows] or [Matrix].
+// [Turns], [Windows] or [Bars].
 type Drawing interface {
 	// least is the height that it needs within a page this wide.
 	least(f frame) px

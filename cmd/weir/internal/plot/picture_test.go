@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +76,51 @@ func TestPicturesInBrowser(t *testing.T) {
 		browser.OpenFile(t, v, filepath.Join(folder, "plot-page.html")).Inspect(t, "plot-page")
 		if v.Dark { // colours change no sizes
 			browser.OpenFile(t, v, filepath.Join(folder, "plot-lines.svg")).Inspect(t, "plot-lines")
+		}
+	}
+}
+
+// TestNamesOfACloud: each dot has its whole name, in both forms of a picture.
+func TestNamesOfACloud(t *testing.T) {
+	cloud := sampleCloud()
+	svg := Picture{Name: "cloud", Title: "cloud", Drawing: cloud}.SVG()
+	_, wide, _ := strings.Cut(string(svg), `<g class="wide"`)
+	wide, narrow, _ := strings.Cut(wide, `<g class="narrow"`)
+	for form, text := range map[string]string{"wide": wide, "narrow": narrow} {
+		words := ""
+		for _, m := range regexp.MustCompile(`<text[^>]*>([^<]*)</text>`).FindAllStringSubmatch(text, -1) {
+			words += m[1] + " "
+		}
+		for _, v := range cloud.Dots {
+			if !strings.Contains(words, v.Name+" ") {
+				t.Errorf("%s: nothing is called %s in %s", form, v.Name, words)
+			}
+		}
+	}
+}
+
+// TestIntersect: lines that cross, touch and miss each other, and boxes that a line goes through.
+func TestIntersect(t *testing.T) {
+	for _, c := range []struct {
+		a, b [2]spot
+		want bool
+	}{
+		{[2]spot{{0, 0}, {10, 10}}, [2]spot{{0, 10}, {10, 0}}, true},
+		{[2]spot{{0, 0}, {10, 10}}, [2]spot{{10, 10}, {20, 0}}, true},
+		{[2]spot{{0, 0}, {4, 4}}, [2]spot{{0, 10}, {10, 0}}, false},
+		{[2]spot{{0, 0}, {10, 0}}, [2]spot{{20, 0}, {30, 0}}, false},
+		{[2]spot{{0, 0}, {10, 0}}, [2]spot{{0, 5}, {10, 5}}, false},
+	} {
+		if intersect(c.a, c.b) != c.want || intersect(c.b, c.a) != c.want {
+			t.Errorf("%v and %v meet: %v, want %v", c.a, c.b, !c.want, c.want)
+		}
+	}
+	b := box{10, 10, 20, 20}
+	for way, want := range map[[2]spot]bool{
+		{{0, 0}, {30, 30}}: true, {{12, 12}, {18, 18}}: true, {{0, 15}, {15, 15}}: true, {{0, 0}, {30, 5}}: false, {{0, 25}, {30, 25}}: false,
+	} {
+		if b.meets(way) != want {
+			t.Errorf("%v goes through %v: %v, want %v", way, b, !want, want)
 		}
 	}
 }

@@ -5,10 +5,9 @@ import "slices"
 // Range is a row of Ranges.
 type Range struct {
 	Name  string
-	Note  string // the same in words or numbers, at the right end
-	Seen  int64  // a disc; below 0 is none
-	Found int64  // a diamond; below 0 is none
-	Bound int64  // the end of the line; below 0 is none: the line goes to the edge
+	Seen  int64 // a disc; below 0 is none
+	Found int64 // a diamond; below 0 is none
+	Bound int64 // the end of the line; below 0 is none: the line goes to the edge
 }
 
 // Ranges is how far things went beside how far they can go, a row each.
@@ -22,11 +21,24 @@ type Ranges struct {
 }
 
 func (r Ranges) least(f frame) px {
-	return r.row(f)*px(len(r.Ranges)) + f.foot() + r.legend().height(f.width-2*pad, f) + f.line()
+	return r.rows(f) + f.foot() + r.legend().height(f.width-2*pad, f) + f.line()
 }
 
-// row is the height of a row: a line of text, and the range below it.
-func (r Ranges) row(f frame) px { return f.line() + f.font*7/4 }
+// rows is the height of all rows, and row that of one: its name, and the range below it.
+func (r Ranges) rows(f frame) px {
+	var h px
+	for _, v := range r.Ranges {
+		h += r.row(v, f)
+	}
+	return h
+}
+
+func (r Ranges) row(v Range, f frame) px { return px(len(r.name(v, f)))*f.line() + f.font*7/4 }
+
+// name is what stands left of the numbers, in at most two lines.
+func (r Ranges) name(v Range, f frame) []string {
+	return wrap(v.Name, f.width-2*pad-4*f.font-r.numbers(f), f.font*21/20, 2)
+}
 
 // xs are the values to fit the axis to.
 func (r Ranges) xs() []int64 {
@@ -55,13 +67,16 @@ func (r Ranges) draw(c *canvas, b box, f frame) {
 		c.textMiddle("strong", x.at(v.Value), b.top-f.font/2, v.Name)
 	}
 	x.drawLevel(c, b, f)
-	each := b.height() / px(max(len(r.Ranges), 1))
-	for i, v := range r.Ranges {
-		top := b.top + px(i)*each
-		note := width(v.Note, f.font)
-		c.text("strong halo", b.left+f.font/2, top+f.line(), cut(v.Name, b.width()-note-2*f.font, f.font*21/20))
-		c.textEnd("halo", b.right, top+f.line(), v.Note)
-		y := top + f.line() + f.font
+	free := (b.height() - r.rows(f)) / px(max(len(r.Ranges), 1))
+	top := b.top
+	for _, v := range r.Ranges {
+		name := r.name(v, f)
+		for i, line := range name {
+			c.text("strong halo", b.left+f.font/2, top+px(i+1)*f.line(), line)
+		}
+		r.drawNumbers(c, v, spot{b.right, top + f.line()}, f)
+		y := top + px(len(name))*f.line() + f.font
+		top += r.row(v, f) + free
 		end := b.right
 		if v.Bound >= 0 {
 			end = x.at(v.Bound)
@@ -75,6 +90,53 @@ func (r Ranges) draw(c *canvas, b box, f frame) {
 			c.sign("m0", disc, spot{x.at(v.Seen), y})
 		}
 	}
+}
+
+// number is a column of numbers, and the sign that stands before each.
+type number struct {
+	class, sign string
+	of          func(v Range) int64
+}
+
+func (r Ranges) columns() []number {
+	out := []number{{"m0", disc, func(v Range) int64 { return v.Seen }}}
+	if r.Found != "" {
+		out = append(out, number{"hollow", gem, func(v Range) int64 { return v.Found }})
+	}
+	return append(out, number{"mark", stop, func(v Range) int64 { return v.Bound }})
+}
+
+// drawNumbers writes the numbers of a row before where it ends, each behind its sign.
+func (r Ranges) drawNumbers(c *canvas, v Range, end spot, f frame) {
+	columns := r.columns()
+	x := end.x - r.numbers(f)
+	for _, column := range columns {
+		x += r.widest(column, f)
+		n := column.of(v)
+		if n < 0 {
+			continue
+		}
+		text := Grouped(n, ",")
+		c.textEnd("halo", x, end.y, text)
+		c.sign(column.class, column.sign, spot{x - width(text, f.font) - f.font*3/5, end.y - f.font/3})
+	}
+}
+
+// numbers is how wide all columns are, and widest how wide one is.
+func (r Ranges) numbers(f frame) px {
+	var w px
+	for _, column := range r.columns() {
+		w += r.widest(column, f)
+	}
+	return w
+}
+
+func (r Ranges) widest(column number, f frame) px {
+	var w px
+	for _, v := range r.Ranges {
+		w = max(w, width(Grouped(max(column.of(v), 0), ","), f.font))
+	}
+	return w + f.font*9/5
 }
 
 func (r Ranges) legend() legend {

@@ -16,7 +16,7 @@ func samples() []Picture {
 		{Name: "cloud", Title: "Memory against accuracy", Command: sampleCommand, Description: "Six dots.", Drawing: sampleCloud()},
 		{Name: "turns", Title: "GCRA: a request passes if it does not come before TAT − burst", Command: sampleCommand, Description: "Four requests.", Drawing: sampleTurns()},
 		{Name: "windows", Title: "Four whole counters, and the oldest by the part that is left", Description: "Five bars.", Drawing: sampleWindows()},
-		{Name: "matrix", Title: "What passes beyond the limit, by nodes", Command: sampleCommand, Description: "Two groups of rows.", Drawing: sampleMatrix()},
+		{Name: "bars", Title: "What passes beyond the limit, by nodes", Command: sampleCommand, Description: "Two groups of rows.", Drawing: sampleBars()},
 		{Name: hostile, Title: hostile + hostile, Command: hostile, Description: hostile, Drawing: wicked(sampleLines())},
 		{Name: "empty", Title: "Nothing", Drawing: Lines{}},
 		{Name: "no-panels", Title: "Nothing", Drawing: Panels{}},
@@ -24,7 +24,7 @@ func samples() []Picture {
 		{Name: "no-cloud", Title: "Nothing", Drawing: Cloud{X: Axis{Base: 2}, Y: Axis{Base: 10}}},
 		{Name: "no-turns", Title: "Nothing", Drawing: Turns{}},
 		{Name: "no-windows", Title: "Nothing", Drawing: Windows{}},
-		{Name: "no-matrix", Title: "Nothing", Drawing: Matrix{}},
+		{Name: "no-bars", Title: "Nothing", Drawing: Bars{}},
 	}
 }
 
@@ -48,7 +48,7 @@ func sampleLines() Lines {
 			{Name: "sliding-window", Points: saw(1, 149), Steps: true},
 			{Name: "sliding-window 4", Points: saw(1, 148)},
 		},
-		Events: []Event{{Point{200 * second, 20}, false}, {Point{220 * second, 20}, true}},
+		Events: []Event{{Point{200 * second, 20}, false, "1"}, {Point{220 * second, 20}, true, "2"}}, Notes: "asked for", Passed: "allowed", Denied: "denied",
 	}
 }
 
@@ -75,9 +75,9 @@ func sampleRanges() Ranges {
 	return Ranges{
 		X: Axis{Name: "events in one minute"}, Levels: []Level{{"limit", 100}}, Seen: "this traffic", Found: "worst traffic found", Bound: "proved bound",
 		Ranges: []Range{
-			{Name: "100/min", Note: "199 of 199", Seen: 143, Found: 199, Bound: 199},
-			{Name: "100/min sliding-window 6 conservative", Note: "100 of 100", Seen: 97, Found: 100, Bound: 100},
-			{Name: "a naive form", Note: "183", Seen: 120, Found: 183, Bound: -1},
+			{Name: "100/min", Seen: 143, Found: 199, Bound: 199},
+			{Name: "100/min sliding-window 6 conservative", Seen: 97, Found: 100, Bound: 100},
+			{Name: "a naive form", Seen: 120, Found: 183, Bound: -1},
 		},
 	}
 }
@@ -85,14 +85,18 @@ func sampleRanges() Ranges {
 func sampleCloud() Cloud {
 	return Cloud{
 		X: Axis{Name: "bytes of state a key", Base: 2}, Y: Axis{Name: "mean error of the believed count", Unit: Millionths, Base: 10},
+		Solid: "keeps a count", Hollow: "keeps a pace",
 		Dots: []Dot{
-			{"fixed-window", 16, 310_000},
-			{"sliding-window", 16, 30_000},
-			{"sliding-window relaxed", 16, 29_000},
-			{"sliding-window 6", 40, 8_000},
-			{"sliding-window 60", 256, 1_000},
-			{"sliding-log", 808, 0},
+			{"gcra", 16, 540_000, true},
+			{"fixed-window", 16, 310_000, false},
+			{"fixed-window anchored", 16, 309_000, false},
+			{"sliding-window relaxed", 16, 29_000, false},
+			{"sliding-window 10 conservative", 56, 57_000, false},
+			{"other", 58, 52_000, false},
+			{"warm-up 10s", 32, 631_000, true},
+			{"sliding-log", 808, 0, false},
 		},
+		Trails: []Trail{{"sliding-window", []Dot{{"1", 16, 30_000, false}, {"4", 32, 12_000, false}, {"10", 56, 8_000, false}, {"60", 256, 1_000, false}, {"", 280, 0, false}}}},
 	}
 }
 
@@ -100,6 +104,7 @@ func sampleTurns() Turns {
 	return Turns{
 		X: Axis{Name: "time", Unit: Micros, Min: -2 * second, Max: 4 * second}, From: "TAT − burst", To: "TAT",
 		Turns: []Turn{
+			{Name: "a rest", Note: "as long as it takes to cross where TAT is", From: -second, At: -second, To: -second},
 			{Name: "first", Note: "allowed", From: -2 * second, To: second},
 			{Name: "second", Note: "allowed", At: 200 * millisecond, From: -second, To: 2 * second},
 			{Name: "third", Note: "denied, come back after 0.6 s", At: 400 * millisecond, From: second, To: 4 * second, Denied: true},
@@ -108,19 +113,19 @@ func sampleTurns() Turns {
 	}
 }
 
-func sampleMatrix() Matrix {
-	row := func(name string, shares ...int64) MatrixRow {
-		r := MatrixRow{Name: name}
-		for _, s := range shares {
-			r.Cells = append(r.Cells, Cell{fmt.Sprintf("%d %%", s/10_000), s})
-		}
-		return r
+func sampleBars() Bars {
+	row := func(name, of string, more, beyond int64) BarRow {
+		return BarRow{name, of, []Bar{{Text: fmt.Sprintf("%d %%", more/10_000), Value: more}, {Text: fmt.Sprint(beyond), Value: beyond}}}
 	}
-	return Matrix{
-		Columns: []string{"2 nodes", "10 nodes", "50 nodes"}, Bar: "most beyond the limit, of its count",
-		Groups: []Group{
-			{"as much as the limit", []MatrixRow{row("lease", 0, 0, 0), row("mesh", 0, 20_000, 130_000)}},
-			{"ten times as much", []MatrixRow{row("lease", 0, 0, 0), row("a way with a very long name", 120_000, 690_000, 1_700_000)}},
+	return Bars{
+		Of:       "nodes",
+		Measures: []Measure{{"passed, more or less than on one node", Axis{Unit: Millionths}}, {"most beyond the limit of 100", Axis{}}},
+		Groups: []BarGroup{
+			{"as much as the limit", []BarRow{row("mesh", "2", 0, 10), row("mesh", "10", 20_000, 54)}},
+			{"ten times as much", []BarRow{
+				row("gossip", "2", -130_000, 12), row("gossip", "50", 1_000, 12_345),
+				{"divided", "50", []Bar{{Text: "-", Empty: true}, {Text: "-", Empty: true}}},
+			}},
 		},
 	}
 }
@@ -129,7 +134,7 @@ func sampleWindows() Windows {
 	return Windows{
 		X: Axis{Name: "time", Unit: Micros, Min: 15 * second, Max: 90 * second}, Y: Axis{Name: "events counted"},
 		From: 20 * second, To: 80 * second, Span: "the last 60 s", Sum: "2/3 × 20 + 25 + 30 + 18 + 5 = 91.3 of 100",
-		Bars: []Bar{
+		Bars: []SubWindow{
 			{From: 15 * second, To: 30 * second, Count: 20, Note: "2/3 × 20"},
 			{From: 30 * second, To: 45 * second, Count: 25, Note: "25"},
 			{From: 45 * second, To: 60 * second, Count: 30, Note: "30"},

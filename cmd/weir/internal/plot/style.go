@@ -53,7 +53,7 @@ func Style() string {
 		`.plot .strong{font-weight:600}.plot .halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}` +
 		`.plot .grid{stroke-width:1}.plot .axis{stroke-width:1}.plot .hatch{stroke-width:2.5}` +
 		`.plot .line{stroke-width:2.2;stroke-linejoin:round}.plot .truth{stroke-width:2.6;stroke-linejoin:round}` +
-		`.plot .thin{stroke-width:1}.plot .level{stroke-width:1.5;stroke-dasharray:2 3}.plot .bound{stroke-width:2;stroke-dasharray:8 4}.plot .edge{stroke-width:1;stroke-dasharray:1 4}` +
+		`.plot .thin,.plot .lead{stroke-width:1}.plot .level{stroke-width:1.5;stroke-dasharray:2 3}.plot .bound{stroke-width:2;stroke-dasharray:8 4}.plot .edge{stroke-width:1;stroke-dasharray:1 4}` +
 		`.plot .hollow,.plot .mark{stroke-width:2}.plot .outline{stroke-width:1}`)
 	for i, d := range dashes {
 		fmt.Fprintf(&b, `.plot .l%d{stroke-dasharray:%s}`, i, d)
@@ -68,7 +68,7 @@ func Style() string {
 func (s scheme) rules(b *strings.Builder) {
 	fmt.Fprintf(b, `.plot text{fill:%s}.plot .soft,.plot .command{fill:%s}.plot .halo{stroke:%s}.plot .paper{fill:%s}`, s.ink, s.soft, s.paper, s.paper)
 	fmt.Fprintf(b, `.plot .shade{fill:%s}.plot .solid{fill:%s}.plot .grid{stroke:%s}`, s.shade, s.ink, s.grid)
-	fmt.Fprintf(b, `.plot .axis,.plot .edge,.plot .thin,.plot .outline,.plot .hatch{stroke:%s}.plot .truth,.plot .level,.plot .bound,.plot .mark{stroke:%s}`, s.soft, s.ink)
+	fmt.Fprintf(b, `.plot .axis,.plot .edge,.plot .thin,.plot .lead,.plot .outline,.plot .hatch{stroke:%s}.plot .truth,.plot .level,.plot .bound,.plot .mark{stroke:%s}`, s.soft, s.ink)
 	fmt.Fprintf(b, `.plot .hollow{fill:%s;stroke:%s}`, s.paper, s.ink)
 	for i, c := range s.lines {
 		fmt.Fprintf(b, `.plot .l%d{stroke:%s}.plot .m%d{fill:%s;stroke:%s}.plot .a%d{fill:%s}`, i, c, i, c, s.paper, i, c)

@@ -17,12 +17,12 @@ type Turn struct {
 type Turns struct {
 	X     Axis
 	Turns []Turn
-	From  string // what the beginning of a stretch is, written over the first
+	From  string // what the beginning of a stretch is, written above the first that has two
 	To    string // what its end is
 }
 
 func (t Turns) least(f frame) px {
-	return t.row(f)*px(len(t.Turns)) + f.foot() + 3*f.line()
+	return t.row(f)*px(len(t.Turns)) + f.foot() + 2*f.line()
 }
 
 func (t Turns) row(f frame) px { return f.line()*2 + f.font }
@@ -36,7 +36,6 @@ func (t Turns) xs() []int64 {
 }
 
 func (t Turns) draw(c *canvas, b box, f frame) {
-	b.top += 2 * f.line()
 	b.bottom -= f.foot()
 	b.left += f.font
 	b.right -= 2 * f.font
@@ -45,27 +44,31 @@ func (t Turns) draw(c *canvas, b box, f frame) {
 		c.line("grid", spot{x.at(v), b.top}, spot{x.at(v), b.bottom})
 	}
 	x.drawLevel(c, b, f)
-	each := b.height() / px(max(len(t.Turns), 1))
-	t.head(c, b, each, x, f)
+	head := t.head()
+	each := (b.height() - 2*f.line()) / px(max(len(t.Turns), 1))
+	y := b.top
 	for i, v := range t.Turns {
-		t.drawTurn(c, v, box{b.left, b.top + px(i)*each, b.right, b.top + px(i+1)*each}, x, f)
+		if i == head {
+			y += 2 * f.line()
+			t.drawHead(c, v, box{b.left, y - f.line(), b.right, y}, x, f)
+		}
+		t.drawTurn(c, v, box{b.left, y, b.right, y + each}, x, f)
+		y += each
 	}
 }
 
-// head says what the ends of stretches are, and leads from there to the first that
-// has two.
-func (t Turns) head(c *canvas, row box, each px, x scale, f frame) {
-	first := slices.IndexFunc(t.Turns, func(v Turn) bool { return v.From < v.To })
-	if first < 0 {
-		return
-	}
-	v, y := t.Turns[first], row.top-f.font/2
-	from := max(x.at(v.From)-width(t.From, f.font)/2, row.left)
-	c.text("strong", from, y, t.From)
+// head is the first turn that has two ends: above it stands what these are.
+func (t Turns) head() int {
+	return slices.IndexFunc(t.Turns, func(v Turn) bool { return v.From < v.To })
+}
+
+func (t Turns) drawHead(c *canvas, v Turn, row box, x scale, f frame) {
+	from := max(x.at(v.From)-width(t.From, f.font)/2, row.left-f.font/2)
+	c.text("strong halo", from, row.bottom-f.font/3, t.From)
 	to := max(x.at(v.To)-width(t.To, f.font)/2, from+width(t.From, f.font)*21/20+f.font)
-	c.text("strong", min(to, row.right-width(t.To, f.font)*21/20), y, t.To)
+	c.text("strong halo", min(to, row.right-width(t.To, f.font)*21/20), row.bottom-f.font/3, t.To)
 	for _, at := range []px{x.at(v.From), x.at(v.To)} {
-		c.line("thin", spot{at, y + f.font/4}, spot{at, row.top + each*px(first) + f.font})
+		c.line("lead", spot{at, row.bottom - f.font/10}, spot{at, row.bottom + f.font*3/5})
 	}
 }
 

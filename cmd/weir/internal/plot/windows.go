@@ -1,7 +1,7 @@
 package plot
 
-// Bar is a sub-window: what was counted in it, and how much of it counts now.
-type Bar struct {
+// SubWindow is a sub-window: what was counted in it, and how much of it counts now.
+type SubWindow struct {
 	From, To int64 // instants
 	Count    int64
 	Note     string // over it, in at most two lines
@@ -10,7 +10,7 @@ type Bar struct {
 // Windows is the sub-windows of a period that ends now, and what each adds.
 type Windows struct {
 	X, Y Axis
-	Bars []Bar
+	Bars []SubWindow
 	From int64  // the period
 	To   int64  // now
 	Span string // what the period is called
@@ -44,15 +44,18 @@ func (w Windows) draw(c *canvas, b box, f frame) {
 	b.right -= f.font
 	x := level(w.X, b, f, values.xs)
 	b.top = head.bottom
-	y.drawUpright(c, b, f)
+	y.drawUpright(c, b, f.font, f)
 	for _, v := range w.Bars {
 		w.bar(c, v, grid{b, x, y})
 	}
 	x.drawLevel(c, b, f)
 	w.span(c, x, head.bottom-2*f.line(), b.bottom, f)
 	for _, v := range w.Bars {
-		note := wrap(v.Note, x.at(v.To)-x.at(v.From)+f.font, f.font, 2)
-		middle := (x.at(v.From) + x.at(min(v.To, w.To))) / 2
+		room, middle := x.at(v.To)-x.at(v.From)+f.font, (x.at(v.From)+x.at(min(v.To, w.To)))/2
+		if v.From < w.From && w.From < v.To { // left of where the period begins
+			room, middle = x.at(w.From)-x.at(v.From), (x.at(v.From)+x.at(w.From))/2
+		}
+		note := wrap(v.Note, room, f.font, 2)
 		for i, line := range note {
 			c.textMiddle("halo", middle, y.at(v.Count)-f.font/3-f.line()*px(len(note)-1-i), line)
 		}
@@ -61,7 +64,7 @@ func (w Windows) draw(c *canvas, b box, f frame) {
 
 // bar draws a sub-window as high as its count. The part of the oldest that no longer counts is
 // hatched; the newest ends now.
-func (w Windows) bar(c *canvas, v Bar, g grid) {
+func (w Windows) bar(c *canvas, v SubWindow, g grid) {
 	at := box{g.x.at(v.From) + 10, g.y.at(v.Count), g.x.at(min(v.To, w.To)) - 10, g.inner.bottom}
 	gone := g.x.at(max(min(w.From, v.To), v.From))
 	if gone > at.left {

@@ -37,6 +37,10 @@ func (r Report) right() Table {
 			func(f sim.Figures) string { return number(f.WronglyDenied) },
 		},
 		{
+			"Held", "passed after a wait in a queue; an exact log would have let them go at once, or denied them",
+			func(f sim.Figures) string { return number(f.Held) },
+		},
+		{
 			"Mean error", "how far its count of the last period was off, in events, on average over all requests; – for limits that keep no such count",
 			func(f sim.Figures) string { return believed(f, tenths(f.MeanError)) },
 		},

@@ -41,7 +41,7 @@ func (r Report) Lessons() []plot.Picture {
 	return out
 }
 
-// together is how many lines a picture has at most before each gets a panel.
+// together is how many limits a page tells of in a sentence below each picture.
 const together = 4
 
 // believed is the count of the last period that was true, and that was believed.
@@ -55,16 +55,7 @@ func (r Report) believed() (plot.Picture, bool) {
 		Description: "The area is how many " + r.whose() + " were asked for in the last " + r.period() +
 			", at each moment; the lines are how many each algorithm believes that to be. " + r.worstErrors(trials),
 	}
-	y := plot.Axis{Name: r.whose() + " in the last " + r.period()}
-	if len(trials) <= together && oneTruth(trials) {
-		lines := []plot.Line{{Name: "true count", Points: r.points(trials[0].Series.True), Steps: true, Truth: true}}
-		for _, t := range trials {
-			lines = append(lines, plot.Line{Name: r.name(t), Points: r.points(t.Series.Believed), Steps: true})
-		}
-		p.Drawing = plot.Lines{X: r.axis(), Y: y, Lines: lines, Edges: r.edges()}
-		return p, true
-	}
-	panels := plot.Panels{X: r.axis(), Y: y, Over: "believed", Under: "true", Edges: r.edges()}
+	panels := plot.Panels{X: r.axis(), Y: plot.Axis{Name: r.whose() + " in the last " + r.period()}, Over: "believed", Under: "true count", Edges: r.edges()}
 	for _, t := range trials {
 		panels.Panels = append(panels.Panels, plot.Panel{
 			Name: r.name(t), Note: fmt.Sprintf("off by %d at worst", t.Figures.WorstError),
@@ -184,17 +175,15 @@ func (r Report) periods() (plot.Picture, bool) {
 	}
 	var parts []string
 	for _, t := range r.Result.Trials {
-		row := plot.Range{Name: r.name(t), Note: number(t.Figures.WorstPeriod), Seen: t.Figures.WorstPeriod, Found: -1, Bound: -1}
+		row := plot.Range{Name: r.name(t), Seen: t.Figures.WorstPeriod, Found: -1, Bound: -1}
 		part := fmt.Sprintf("%s let %s go in this traffic", r.name(t), number(t.Figures.WorstPeriod))
 		if a := r.attack(t); a != nil {
 			ranges.Found = "worst traffic found"
 			row.Found = a.Found
-			row.Note += ", " + number(a.Found)
 			part += ", " + number(a.Found) + " in the worst found"
 		}
 		if t.Figures.Bound > 0 {
 			row.Bound = t.Figures.Bound
-			row.Note += " of " + number(row.Bound)
 			part += ", " + number(row.Bound) + " at most by proof"
 		}
 		ranges.Ranges = append(ranges.Ranges, row)
@@ -206,27 +195,66 @@ func (r Report) periods() (plot.Picture, bool) {
 	}, true
 }
 
-// memory is the bytes of a key's state beside the share of wrong decisions.
+// memory is the bytes of a key's state beside the share of requests that an exact log treats
+// otherwise. It tells those that count the last period from those that keep a pace: for these
+// that is their purpose. A queue that lets requests wait would look as right as a log if only its
+// denials were counted and what went too much, for it judges a request when its turn has come; so
+// requests that had to wait count, too.
 func (r Report) memory() (plot.Picture, bool) {
 	cloud := plot.Cloud{
-		X: plot.Axis{Name: "bytes of state a key", Base: 2},
-		Y: plot.Axis{Name: "requests that an exact log decides otherwise", Unit: plot.Millionths, Base: 10},
+		X:     plot.Axis{Name: "bytes of state a key", Base: 2},
+		Y:     plot.Axis{Name: "requests treated otherwise than by a log", Unit: plot.Millionths, Base: 10},
+		Solid: "counts the last " + r.period(),
 	}
+	trail := plot.Trail{Name: "sliding-window"}
 	var parts []string
-	for _, t := range r.Result.Trials {
+	tell := func(t *sim.Trial, name string) (plot.Dot, bool) {
 		f := t.Figures
 		if f.StateBytes == 0 || f.Asked == 0 {
+			return plot.Dot{}, false
+		}
+		parts = append(parts, fmt.Sprintf("%s takes %d bytes and treats %s otherwise", r.name(t), f.StateBytes, percent(f.Otherwise(), f.Asked)))
+		return plot.Dot{Name: name, X: f.StateBytes, Y: f.Otherwise() * 1_000_000 / f.Asked, Hollow: pace(t.Limit)}, true
+	}
+	sized := map[string]bool{}
+	for _, t := range r.Sizes {
+		name := ""
+		if n := t.Limit.Spec().SubWindows; slices.Contains([]int64{1, 4, 10, 60}, n) {
+			name = fmt.Sprint(n)
+		}
+		if t.Limit.Algorithm() == weir.SlidingLog {
+			name = r.name(t)
+		}
+		dot, ok := tell(t, name)
+		if !ok {
 			continue
 		}
-		wrong := (f.WronglyPassed + f.WronglyDenied) * 1_000_000 / f.Asked
-		cloud.Dots = append(cloud.Dots, plot.Dot{Name: r.name(t), X: f.StateBytes, Y: wrong})
-		parts = append(parts, fmt.Sprintf("%s takes %d bytes and decides %s otherwise", r.name(t), f.StateBytes, percent(f.WronglyPassed+f.WronglyDenied, f.Asked)))
+		sized[t.Limit.String()] = true
+		if t.Limit.Algorithm() == weir.SlidingLog {
+			cloud.Dots = append(cloud.Dots, dot)
+		} else {
+			trail.Dots = append(trail.Dots, dot)
+		}
+	}
+	if len(trail.Dots) > 0 {
+		cloud.Trails = []plot.Trail{trail}
+	}
+	for _, t := range r.Result.Trials {
+		if t.Naive == "" && sized[t.Limit.String()] {
+			continue
+		}
+		if dot, ok := tell(t, r.name(t)); ok {
+			cloud.Dots = append(cloud.Dots, dot)
+			if dot.Hollow {
+				cloud.Hollow = "keeps a pace: otherwise by design"
+			}
+		}
 	}
 	return plot.Picture{
 		Name: "memory", Title: "Memory against accuracy", Drawing: cloud,
-		Description: "The further down, the less is decided otherwise than by an exact log; the further left, the less a key takes. " +
-			"A bucket keeps a pace and not a count: what it decides otherwise is no mistake of its own. " + list(parts) + ".",
-	}, len(cloud.Dots) > 1
+		Description: "The further down, the less is treated otherwise than by an exact log: passed, denied, or made to wait; the further left, the less a key takes. " +
+			"The line is sliding windows of 1 to 60 sub-windows. A bucket, a queue and a warm-up keep a pace and not a count: what they treat otherwise is no mistake of theirs. " + list(parts) + ".",
+	}, len(cloud.Dots)+len(trail.Dots) > 1
 }
 
 // attacks is the traffic that breaks promises worst.

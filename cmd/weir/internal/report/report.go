@@ -20,6 +20,7 @@ import (
 type Report struct {
 	Command string        // what made it, for a shell
 	Result  *sim.Result   // of at least one contender
+	Sizes   []*sim.Trial  // the same traffic on sliding windows of ever more sub-windows, and a log; may be empty
 	Attacks []*sim.Attack // the worst traffic found for its limits; may be empty
 }
 
@@ -53,12 +54,18 @@ func (r Report) attack(t *sim.Trial) *sim.Attack {
 // common is the count and period that all trials share.
 func (r Report) common() (count int64, period time.Duration, yes bool) {
 	first := r.Result.Trials[0].Limit.Spec()
-	for _, t := range r.Result.Trials {
+	return first.Count, first.Period, Alike(r.Result)
+}
+
+// Alike is whether all trials have one count and period.
+func Alike(r *sim.Result) bool {
+	first := r.Trials[0].Limit.Spec()
+	for _, t := range r.Trials {
 		if s := t.Limit.Spec(); s.Count != first.Count || s.Period != first.Period || s.Calendar != first.Calendar {
-			return 0, 0, false
+			return false
 		}
 	}
-	return first.Count, first.Period, true
+	return true
 }
 
 // name is what a trial is called beside the others: its limit, without the count

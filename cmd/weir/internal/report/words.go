@@ -80,6 +80,8 @@ func (r Report) Verdict(t *sim.Trial) []string {
 	}
 	say("Of %s requests it let %s pass and denied %s (%s).", number(f.Asked), number(f.Passed), number(f.Denied), percent(f.Denied, f.Asked))
 	switch {
+	case f.WronglyPassed == 0 && f.WronglyDenied == 0 && f.Held > 0:
+		say("None passed beyond %s in the last %s, and none was denied while there was room.", number(count), period)
 	case f.WronglyPassed == 0 && f.WronglyDenied == 0:
 		say("An exact log of the last %s would have decided each of them alike.", period)
 	case f.WronglyPassed == 0:
@@ -89,6 +91,9 @@ func (r Report) Verdict(t *sim.Trial) []string {
 	default:
 		say("%s let pass although the last %s then held more than %s (%s), and %s denied although there was room (%s).",
 			were(f.WronglyPassed), period, number(count), percent(f.WronglyPassed, f.Asked), were(f.WronglyDenied), percent(f.WronglyDenied, f.Asked))
+	}
+	if f.Held > 0 {
+		say("%s passed only after a wait (%s); a log lets a request go when it comes, or denies it.", number(f.Held), percent(f.Held, f.Asked))
 	}
 	if pace(t.Limit) && f.WronglyPassed+f.WronglyDenied > 0 && t.Naive == "" {
 		say("That is its design: it keeps a pace with room for bursts, and no count of the last %s.", period)
@@ -114,6 +119,9 @@ func (r Report) worst(t *sim.Trial, period string) string {
 	}
 	if f.Bound > 0 {
 		text += fmt.Sprintf("; by proof it can't be more than %s", number(f.Bound))
+		if _, why := t.Limit.DescribeBound(); why != "" {
+			text += ": " + why
+		}
 	} else if t.Naive != "" {
 		text += "; nothing is proved of it"
 	}

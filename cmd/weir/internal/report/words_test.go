@@ -36,7 +36,7 @@ Its count of the last minute was never off.`,
 			}),
 			`Of 1,000,000 requests it let 999,999 pass and denied 1 (less than 0.01 %).
 7 were let pass although the last minute then held more than 100 (less than 0.01 %); none was denied while there was room.
-At most 180 went in any minute, 80 more than its count; by proof it can't be more than 200.
+At most 180 went in any minute, 80 more than its count; by proof it can't be more than 200: one window may pass its count at its end, and the next at its beginning.
 Its count of the last minute was off by 40.3 events on average, and by 99 at worst.`,
 		},
 		{
@@ -44,7 +44,7 @@ Its count of the last minute was off by 40.3 events on average, and by 99 at wor
 			`Of 200 requests it let 20 pass and denied 180 (90 %).
 1 was let pass although the last 15 minutes then held more than 10 (0.50 %), and 40 were denied although there was room (20 %).
 That is its design: it keeps a pace with room for bursts, and no count of the last 15 minutes.
-At most 11 went in any 15 minutes, 1 more than its count; by proof it can't be more than 12.`,
+At most 11 went in any 15 minutes, 1 more than its count; by proof it can't be more than 12: the burst passes at once, and the pace goes on beside it.`,
 		},
 		{
 			trial("10/s sliding-window 2 conservative", sim.Figures{Asked: 10, Passed: 8, Denied: 2, WronglyDenied: 2, WorstPeriod: 8, Bound: 10, Believes: true, MeanError: 1, WorstError: 1}),
