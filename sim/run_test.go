@@ -66,6 +66,15 @@ func TestWellKnownComparison(t *testing.T) {
 	}
 }
 
+// TestHeld: of five requests at once one goes, three wait in the queue, and one is denied though a
+// log would have let all five go.
+func TestHeld(t *testing.T) {
+	f := simulate(t, "bursts size=5 every=1h", sim.Options{Duration: time.Hour}, "5/5s leaky-queue queue 3").Trials[0].Figures
+	if f.Asked != 5 || f.Passed != 4 || f.Held != 3 || f.WronglyPassed != 0 || f.WronglyDenied != 1 || f.Otherwise() != 4 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // BenchmarkAlgorithms runs 1 million requests of 1,000 clients, as much as the limit
 // lets pass, on each algorithm.
 func BenchmarkAlgorithms(b *testing.B) {

@@ -164,7 +164,7 @@ func TestFirstRule(t *testing.T) {
 	r, page = b.get(t, r.Header.Get("Location"))
 	wants(t, r, page, http.StatusOK, "New rule", "There is no rule here yet")
 	r, page = b.get(t, "/ui/new?domain=mail")
-	wants(t, r, page, http.StatusOK, "At most 29 in any 1s.")
+	wants(t, r, page, http.StatusOK, "At most 29 in any 1s.", "The burst passes at once, and the pace goes on beside it.")
 	first := url.Values{"domain": {"mail"}, "match": {"0"}, "text": {"- key: sender\n  limits: [100/h]\n"}, "reason": {"spam"}, "to": {"shadow"}}
 	r, page = b.post(t, "/ui/rule", first)
 	wants(t, r, page, http.StatusSeeOther)
