@@ -216,7 +216,7 @@ TIME  ops  enforce.forced version 1  first
 		{"open again", "", "rules open --for 1h --reason locked-out shop user", exitYes, "rule user of domain shop: open until TIME\n"},
 		{"withdraw", "", "rules withdraw --reason no shop ip", exitYes, "rule ip of domain shop: it is not there any more; revision 13\n"},
 		{"whole again", "", "rules apply --to enforced --force --reason all DIR", exitYes, "domain shop: 2 changes, active at revision 14 (DIR/shop.yaml)\n  replace user: version 3\n  create ip: version 2\n"},
-		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"rules":2,"revision":14},"changes":[]}` + "\n"},
+		{"as JSON", "", "rules apply --json --reason none DIR", exitYes, `{"file":"DIR/shop.yaml","domain":{"name":"shop","source":"database","team":"shop","shared":false,"review":false,"public":false,"rules":2,"revision":14},"changes":[]}` + "\n"},
 		{"delete the domain", "", "rules delete-domain --confirm shop --reason closed shop", exitYes, "domain shop: taken away, with 2 rules; weir rules restore brings it back\n"},
 		{"deletions", "", "rules deletions", exitYes, "15  shop  shop  2 rules  TIME  ops  closed\n"},
 		{"restore", "", "rules restore --reason open-again shop", exitYes, "domain shop: as it was, with 2 rules; revision 16\n"},
@@ -462,6 +462,14 @@ func TestTokens(t *testing.T) {
 		"another team":            {other, apply, exitFail, "one must stand for team shop; eve stands for [stock]"},
 		"tokens of another team":  {other, []string{"token", "create", "--actor", "x", "--role", "read", "--team", "shop", "--reason", "x"}, exitFail, "stand for team shop"},
 		"a list that is too much": {propose, []string{"token", "list"}, exitFail, "to list tokens takes the role admin"},
+		"traffic without a token": {"", []string{"top", "--once"}, exitFail, "this listener needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file or with WEIR_TOKEN"},
+		"traffic":                 {propose, []string{"top", "--once", "--domain", "shop"}, exitYes, ""},
+		"traffic of another team": {other, []string{"top", "--once", "--domain", "shop"}, exitFail, "your token may not read which clients of domain"},
+		"why":                     {propose, []string{"explain", "shop", "user=ann"}, exitYes, ""},
+		"why without a token":     {"", []string{"explain", "shop", "user=ann"}, exitFail, "this listener needs a token"},
+		"why of another team":     {other, []string{"explain", "shop", "user=ann"}, exitFail, "your token may not read"},
+		"the cluster":             {propose, []string{"cluster", "status"}, exitFail, "this daemon is in no cluster"},
+		"no cluster for anybody":  {"", []string{"cluster", "status"}, exitFail, "this listener needs a token"},
 	} {
 		t.Setenv("WEIR_TOKEN", c.token)
 		if code, _, told := d.runs(c.args...); code != c.code || !strings.Contains(told, c.says) {
@@ -472,7 +480,8 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	described, err := http.DefaultClient.Do(ask) // what the API is, anybody here may read
+	ask.Header.Set("Authorization", "Bearer "+other) // what the API is, every token may read
+	described, err := http.DefaultClient.Do(ask)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all listeners, followed by the chain to its CA (default: no TLS)")
 	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`FILE` with the CA of the certificates that clients must show (default: they need none)")
-	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open the admin listener, one a line; needed off loopback (default: it needs none)")
+	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open all of the admin listener, one a line; off loopback it needs this or --data (default: with --data tokens of the rule database, else none)")
 	f.BoolVar(&c.HashKeys, "hash-keys", false, "show hashes of the most limited clients, under a key drawn at the start, in place of their names")
 	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")
 	f.StringVar(&c.Cluster, "cluster", daemon.DefaultCluster, "`ADDR` for other nodes, TCP and UDP, and this one's name; used with --store cluster:")

@@ -29,7 +29,7 @@ func (d *Daemon) openAudit() {
 
 // audit takes what somebody did by a request.
 func (d *Daemon) audit(r *http.Request, e rulestore.Event) {
-	by := ruleapi.By(r)
+	by, _ := ruleapi.By(r) // nobody had to say
 	by.Address = from(r)
 	d.auditLog.Add(by, e)
 }

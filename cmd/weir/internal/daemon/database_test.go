@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
@@ -42,11 +43,29 @@ func untilExport(t *testing.T, r *running, want string) {
 	t.Helper()
 	text := ""
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if _, text = get(t, "http://"+r.admin+"/v1/export"); strings.Contains(text, want) {
+		if _, text = peek(t, r, "/v1/export"); strings.Contains(text, want) {
 			return
 		}
 	}
 	t.Fatalf("%q is not in force: %s", want, text)
+}
+
+// withToken is a Config whose admin listener opens with oneToken, whether its database is away or not.
+func withToken(t *testing.T, c Config) Config {
+	t.Helper()
+	c.AdminTokenFile = certtest.File(t, "tokens", []byte(oneToken))
+	return c
+}
+
+// peek gets a path of the admin listener with oneToken, if it takes one.
+func peek(t *testing.T, r *running, path string) (int, string) {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer(oneToken)(q)
+	return answered(t, q)
 }
 
 // asUser asks whether a user may pass in the domain shop.
@@ -104,7 +123,7 @@ func TestFirstToken(t *testing.T) {
 func TestDatabase(t *testing.T) {
 	data := t.TempDir()
 	log, logger := newLog()
-	r := start(t, Config{Data: data, Log: logger})
+	r := start(t, withToken(t, Config{Data: data, Log: logger}))
 	if want := "try: open http://" + r.admin + "/ui/ in a browser, "; !strings.HasSuffix(r.line, " domains=0 rules=0") || !strings.HasPrefix(r.try, want) {
 		t.Error(r.line, r.try)
 	}
@@ -119,7 +138,7 @@ func TestDatabase(t *testing.T) {
 		t.Error("a changed rule has forgotten, or is not in force", status)
 	}
 	log.until(t, `msg="rules of the database are active" revision=2`)
-	if _, body := get(t, "http://"+r.admin+"/metrics"); !strings.Contains(body, "\nweir_rules_database_revision 2\n") {
+	if _, body := peek(t, r, "/metrics"); !strings.Contains(body, "\nweir_rules_database_revision 2\n") {
 		t.Error("no metric tells the revision")
 	}
 	r.stop()
@@ -129,7 +148,7 @@ func TestDatabase(t *testing.T) {
 	r.done <- nil
 
 	files := rulesFile(t, domainText("shop", "7/h"))
-	both := start(t, Config{Data: data, Rules: files, Log: logger})
+	both := start(t, withToken(t, Config{Data: data, Rules: files, Log: logger}))
 	untilExport(t, both, "limits: [7/h]")
 	said := log.until(t, "is in the files and in the rule database")
 	if _, body := get(t, "http://"+both.http+"/readyz"); !strings.Contains(body, "domain shop is in the files and in the rule database") || strings.Contains(said, "panic") {
@@ -150,7 +169,7 @@ func TestDatabaseIsAway(t *testing.T) {
 	server := postgrestest.Start(t)
 	url := server.Database(t)
 	log, logger := newLog()
-	one, other := start(t, Config{Data: url, Log: logger}), start(t, Config{Data: url})
+	one, other := start(t, withToken(t, Config{Data: url, Log: logger})), start(t, withToken(t, Config{Data: url}))
 	enforceRules(t, one.daemon.feed.Store(), domainText("shop", "5/h"))
 	untilExport(t, one, "limits: [5/h]")
 	untilExport(t, other, "limits: [5/h]")
@@ -169,7 +188,7 @@ func TestDatabaseIsAway(t *testing.T) {
 		}
 		r.done <- nil
 	}
-	again := start(t, Config{Data: url, Log: logger})
+	again := start(t, withToken(t, Config{Data: url, Log: logger}))
 	untilExport(t, again, "limits: [5/h]")
 	if status, body := get(t, "http://"+again.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, "the rule database") {
 		t.Error(status, body)
@@ -221,7 +240,7 @@ func token(t *testing.T, r *running, role rulestore.Role, teams ...string) strin
 // TestRuleAPI: rules are changed at the admin listener with a token, and with nothing
 // else, and come into force.
 func TestRuleAPI(t *testing.T) {
-	r := start(t, Config{Data: t.TempDir(), Rules: rulesFile(t, domainText("files", "7/h"))})
+	r := start(t, withToken(t, Config{Data: t.TempDir(), Rules: rulesFile(t, domainText("files", "7/h"))}))
 	admin, reader := token(t, r, rulestore.Admin, rulestore.AllTeams), token(t, r, rulestore.Read, "shop")
 	for _, path := range []string{"/v1/domains", "/v1/rules", "/v1/whoami", "/v1/tokens/x", "/v1/audit", "/v1/teams", "/v1/validate"} {
 		if status := knock(t, r, path, func(*http.Request) {}); status != http.StatusUnauthorized {
@@ -230,9 +249,6 @@ func TestRuleAPI(t *testing.T) {
 		if status := knock(t, r, path, func(q *http.Request) { bearer(admin)(q); q.Host = "evil.example" }); status != http.StatusMisdirectedRequest {
 			t.Errorf("%s as another host: %d", path, status)
 		}
-	}
-	if status := knock(t, r, "/metrics", func(*http.Request) {}); status != http.StatusOK {
-		t.Error("on loopback, what needed no token needs one:", status)
 	}
 	post := func(token, path, body string) (int, string) {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.admin+path, strings.NewReader(body))
@@ -266,6 +282,29 @@ func TestRuleAPI(t *testing.T) {
 	}
 	if status := knock(t, r, "/v1/rules", bearer(admin)); status != http.StatusOK {
 		t.Error("who has a right token is locked out by others:", status)
+	}
+}
+
+// TestDatabaseWantsTokens: with a rule database all of the admin listener but health wants a token, on loopback too: a
+// proxy there would let strangers in.
+func TestDatabaseWantsTokens(t *testing.T) {
+	r := start(t, Config{Data: t.TempDir()})
+	admin := token(t, r, rulestore.Admin, rulestore.AllTeams)
+	for _, path := range append(adminPaths(), "/v1/openapi.json", "/v1/findings", "/v1/cluster", "/v1/rules") {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			of := func(q *http.Request) { q.Method = method }
+			if status := knock(t, r, path, of); status != http.StatusUnauthorized {
+				t.Errorf("%s %s without a token: %d", method, path, status)
+			}
+			if status := knock(t, r, path, func(q *http.Request) { of(q); bearer(admin)(q) }); status == http.StatusUnauthorized || status == http.StatusForbidden {
+				t.Errorf("%s %s of an administrator: %d", method, path, status)
+			}
+		}
+	}
+	for _, path := range []string{"/healthz", "/healthcheck", "/readyz", "/ui/sign-in"} {
+		if status := knock(t, r, path, func(*http.Request) {}); status != http.StatusOK {
+			t.Errorf("%s without a token: %d", path, status)
+		}
 	}
 }
 
@@ -347,7 +386,7 @@ func TestReadOnlyFolder(t *testing.T) {
 		t.Skip("SKIPPED ALOUD: root may write everything")
 	}
 	data := t.TempDir()
-	r := start(t, Config{Data: data})
+	r := start(t, withToken(t, Config{Data: data}))
 	enforceRules(t, r.daemon.feed.Store(), domainText("shop", "5/h"))
 	untilExport(t, r, "limits: [5/h]")
 	admin := token(t, r, rulestore.Admin, rulestore.AllTeams)
@@ -364,7 +403,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	may(0o400, 0o500)
 	defer may(0o600, 0o700)
-	r = start(t, Config{Data: data})
+	r = start(t, withToken(t, Config{Data: data}))
 	untilExport(t, r, "limits: [5/h]")
 	if status, body := get(t, "http://"+r.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, "let this user write the file and its folder") {
 		t.Error(status, body)
@@ -395,7 +434,7 @@ func TestReadOnlyFolder(t *testing.T) {
 // changed, and one that does not know them tells that it can't begin.
 func TestNewerDatabase(t *testing.T) {
 	data := t.TempDir()
-	r := start(t, Config{Data: data})
+	r := start(t, withToken(t, Config{Data: data}))
 	enforceRules(t, r.daemon.feed.Store(), domainText("shop", "5/h"))
 	untilExport(t, r, "limits: [5/h]")
 	r.stop()
@@ -412,7 +451,7 @@ func TestNewerDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	const why = "the rule database has schema 99, of a newer Weir"
-	old := start(t, Config{Data: data})
+	old := start(t, withToken(t, Config{Data: data}))
 	untilExport(t, old, "limits: [5/h]")
 	if status, body := get(t, "http://"+old.http+"/readyz"); status != http.StatusOK || !strings.Contains(body, why) {
 		t.Error(status, body)

@@ -91,7 +91,7 @@ func TestLeadersOfOneName(t *testing.T) {
 
 // TestNodesPageRevision: the page says which revision of the rule database is active.
 func TestNodesPageRevision(t *testing.T) {
-	r := start(t, Config{Data: t.TempDir()})
+	r := start(t, withToken(t, Config{Data: t.TempDir()}))
 	d := r.daemon
 	if said := d.revision(t.Context()); said != "revision 0 is active here, the last there is" {
 		t.Error(said)

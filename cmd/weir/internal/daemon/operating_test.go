@@ -48,7 +48,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collectortest.Start(t, false).GRPC)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	ca := certtest.NewCA(t)
-	c := safely(t, ca)
+	c := withToken(t, safely(t, ca))
 	c.Rules = rulesFile(t, "domain: d\ndescriptors:\n  - {key: k, value: \"*\", limits: [1/s], value_to_metric: true}\n")
 	c.Candidate = rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s]}]\n")
 	c.Data = t.TempDir()

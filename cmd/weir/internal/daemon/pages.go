@@ -27,12 +27,12 @@ func (d *Daemon) pages() (http.Handler, error) {
 		return nil, err
 	}
 	o := webui.Options{
-		Check: d.fits, Attempts: signIn,
+		Check: d.fits, Attempts: signIn, Scope: d.scope,
 		Client:  func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Address: from, Audit: d.auditVisit, Wrong: func(r *http.Request) { d.auditLog.Wrong(from(r)) },
 		Rules: d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
-	if d.keys.tokens != nil || d.feed != nil {
+	if d.needsToken() {
 		o.SignIn = d.signIn
 	}
 	if d.feed != nil {

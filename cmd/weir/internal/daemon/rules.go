@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 )
 
@@ -106,11 +107,44 @@ func (d *Daemon) letIn(r *http.Request, by rulestore.Actor, err error) (*http.Re
 	case ruleapi.Handles(r.URL.Path), by.Role == rulestore.Admin && slices.Contains(by.Teams, rulestore.AllTeams):
 		return ruleapi.As(r, by), nil
 	case r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/debug/") && r.URL.Path != "/v1/findings", r.URL.Path == "/v1/explain":
-		return r, nil
+		return ruleapi.As(r, by), nil // d.reads says of which clients
 	}
 	shut := &httpapi.Shut{Refusal: httpapi.RefusedRole, Text: "this takes a token of an administrator of all teams; " + by.Name + " has the role " + by.Role.String()}
 	d.auditRefused(r, by, shut.Text)
 	return nil, shut
+}
+
+// reads is whose clients the caller of a request at the admin listener may read of.
+func (d *Daemon) reads(r *http.Request) (*scope.Scope, error) {
+	by, _ := ruleapi.By(r) // nobody reads nothing
+	s, err := d.scope(r.Context(), by)
+	if rulestore.IsKind(err, rulestore.Unavailable) {
+		err = databaseAway("whose domains these are")
+	}
+	return s, err
+}
+
+// scope is whose clients an actor may read of: of all, where no token is needed. A domain of files
+// belongs to no team, so that it takes an actor that stands for all.
+func (d *Daemon) scope(ctx context.Context, by rulestore.Actor) (*scope.Scope, error) {
+	if !d.needsToken() || slices.Contains(by.Teams, rulestore.AllTeams) {
+		return scope.All(), nil
+	}
+	if d.feed == nil || d.feed.Store() == nil {
+		return nil, &rulestore.Error{Kind: rulestore.Unavailable, Text: "the rule database, which knows whose domains these are, can't be reached; try again"}
+	}
+	found, err := d.feed.Store().Scope(ctx, by)
+	if err != nil {
+		return nil, err
+	}
+	domains := slices.DeleteFunc(found.Domains, d.inFiles)
+	var single []scope.Rule
+	for _, r := range found.Rules {
+		if !d.inFiles(r.Domain) {
+			single = append(single, scope.Rule(r))
+		}
+	}
+	return scope.New(domains, single, d.limiter.Set()), nil
 }
 
 // databaseAway shuts the listener while the rule database, which knows what, can't be

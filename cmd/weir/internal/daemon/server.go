@@ -86,21 +86,20 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		Wrong:    func(r *http.Request) { d.auditLog.Wrong(from(r)) },
 		Refused:  d.metrics.Refused, Log: d.config.Log,
 	}
-	if d.keys.tokens != nil || d.feed != nil {
+	if d.needsToken() {
 		o.Token = d.holder
 	}
 	if d.feed != nil && d.config.TLSClientCA != "" {
 		o.Certificate = d.certified
 	}
-	if d.keys.tokens == nil && d.config.adminLocal() {
-		o.Needless = func(r *http.Request) bool { return !ruleapi.Handles(r.URL.Path) }
-	}
 	pages, err := d.pages()
 	if err != nil {
 		return nil, err
 	}
-	shown := func(r *http.Request) bool { return o.Token != nil && (o.Needless == nil || !o.Needless(r)) }
-	withToken := httpapi.Gate(listen.KeepSeats(door, shown), o)
+	if o.Token != nil {
+		door = listen.KeepSeats(door)
+	}
+	withToken := httpapi.Gate(door, o)
 	open := o
 	open.Token, open.Certificate = nil, nil
 	without := httpapi.Gate(pages, open)
@@ -112,6 +111,10 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		withToken.ServeHTTP(w, r)
 	}), nil
 }
+
+// needsToken is whether the admin listener takes a token: for all that is in it, but for health and
+// the pages, which ask for one themselves.
+func (d *Daemon) needsToken() bool { return d.keys.tokens != nil || d.feed != nil }
 
 // notThere answers for what a mux of the admin listener has not, or not by this method.
 func notThere(mux *http.ServeMux) http.HandlerFunc {
@@ -181,18 +184,17 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	o := httpapi.Options{Log: d.config.Log, Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin")}
 	resets := o
 	resets.Reset = d.auditReset
-	requests := httpapi.NewAdmin(explainer{d.limiter, d.storage.node}, resets)
+	requests := httpapi.NewAdmin(explainer{d.limiter, d.storage.node}, d.reads, resets)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
-	name := d.clientName
 	var chart offenders.Chart
 	if d.feed != nil {
 		chart = d.chart
 	}
-	traffic := httpapi.NewTraffic(d.limiter.Book, name, d.limiter.Set, d.known, chart, o)
+	traffic := httpapi.NewTraffic(d.limiter.Book, d.clientName, d.limiter.Set, d.known, d.reads, chart, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
-	mux.Handle("/v1/shadow", httpapi.NewShadow(d.reports, d.known, o))
+	mux.Handle("/v1/shadow", httpapi.NewShadow(d.reports, d.known, d.reads, o))
 	d.clusterRoutes(mux)
 	d.profiles(mux)
 	if d.feed == nil {

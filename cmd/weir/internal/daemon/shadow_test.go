@@ -132,7 +132,7 @@ func TestCandidateIsRefused(t *testing.T) {
 func TestShadowOfNodes(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	url := postgrestest.Start(t).Database(t)
-	nodes := []*running{start(t, Config{Data: url}), start(t, Config{Data: url})}
+	nodes := []*running{start(t, withToken(t, Config{Data: url})), start(t, withToken(t, Config{Data: url}))}
 	store := nodes[0].daemon.feed.Store()
 	const active = "domain: shop\ndescriptors:\n  - key: user\n    limits: [1000/day]\n  - key: path\n    limits: [1000/day]\n"
 	enforceRules(t, store, active)
@@ -168,7 +168,7 @@ func TestShadowOfNodes(t *testing.T) {
 	reports := func(n *running) map[string]httpapi.ShadowReport {
 		all := map[string]httpapi.ShadowReport{}
 		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			status, body := get(t, "http://"+n.admin+"/v1/shadow?domain=shop")
+			status, body := peek(t, n, "/v1/shadow?domain=shop")
 			var answer struct{ Candidates []httpapi.ShadowReport }
 			if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || len(answer.Candidates) != 3 {
 				t.Fatal(status, body, err)

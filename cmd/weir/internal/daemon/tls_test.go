@@ -54,13 +54,14 @@ type reply struct {
 	body          string
 }
 
-// send sends a request of TLS.
+// send sends a request of TLS, with oneToken.
 func send(t *testing.T, c *http.Client, method, url, body string) (reply, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	bearer(oneToken)(r)
 	response, err := c.Do(r)
 	if err != nil {
 		return reply{}, err

@@ -29,7 +29,8 @@ func (d *Daemon) tickTraffic(now time.Time) {
 	d.charts.count(counted)
 }
 
-// known is whether there are such rules here, in force or as candidates.
+// known is whether there are such rules here, in force or as candidates. f.May is about rules that are
+// named.
 func (d *Daemon) known(f offenders.Filter) bool {
 	set := d.limiter.Set()
 	if set == nil {
@@ -45,7 +46,7 @@ func (d *Daemon) known(f offenders.Filter) bool {
 		return true
 	}
 	return slices.ContainsFunc(set.Rules(), func(r *rules.Rule) bool {
-		return r.Name == f.Rule && (f.Domain == "" || r.Domain == f.Domain)
+		return r.Name == f.Rule && (f.Domain == "" || r.Domain == f.Domain) && (f.May == nil || f.May(offenders.ID{Domain: r.Domain, Rule: r.Name, Shadow: r.Shadow}))
 	})
 }
 

@@ -46,13 +46,14 @@ type person struct {
 	*browsertest.Page
 
 	daemon *daemon
+	token  string // that opens its admin listener
 	axe    string // the file of axe-core; empty: there is none
 }
 
 func firstRule(t *testing.T, b *browsertest.Browser, axe string, view browsertest.View, data string) *person {
 	t.Helper()
 	d, token := serveData(t, data)
-	p := &person{b.Open(t, view, "http://"+d.admin+"/ui/"), d, axe}
+	p := &person{b.Open(t, view, "http://"+d.admin+"/ui/"), d, token, axe}
 	p.look(t, "1-sign-in")
 	p.fill(t, "#token", token)
 	p.press(t, "Sign in")
@@ -195,9 +196,9 @@ func (p *person) tour(t *testing.T, b *browsertest.Browser) {
 }
 
 // serveData is weir serve with a rule database, and the token of its first start.
-func serveData(t *testing.T, data string) (*daemon, string) {
+func serveData(t *testing.T, data string, args ...string) (*daemon, string) {
 	t.Helper()
-	cmd := command(t, binary, serveArgs([]string{"--data", data})...)
+	cmd := command(t, binary, serveArgs(append([]string{"--data", data}, args...))...)
 	d := &daemon{process: start(t, cmd)}
 	ready := regexp.MustCompile(`(?s)weir ready http=(\S+) grpc=(\S+) admin=(\S+) resp=.*\ntoken: in (\S+), of an administrator`)
 	eventually(t, "it does not print a token", func() bool { return ready.MatchString(d.output.String()) })
@@ -240,6 +241,7 @@ func (p *person) shadow(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	q.Header.Set("Authorization", "Bearer "+p.token)
 	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)

@@ -137,6 +137,42 @@ func TestBoard(t *testing.T) {
 	}
 }
 
+// TestPrometheusWithToken: a daemon with a rule database is scraped with a token of the role read of any team, as
+// deploy/prometheus/prometheus.yaml says, and not without.
+func TestPrometheusWithToken(t *testing.T) {
+	t.Parallel()
+	path := program(t, "prometheus")
+	d, admin := serveData(t, t.TempDir())
+	c := newClient(t)
+	a := c.ask(http.MethodPost, "http://"+d.admin+"/v1/tokens", `{"actor":"prometheus","role":"read","teams":["ops"],"reason":"metrics"}`, "Authorization", "Bearer "+admin)
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.Token == "" {
+		t.Fatal(a, err)
+	}
+	up := func(at string) string {
+		var answer struct {
+			Data struct{ Result []struct{ Value [2]any } }
+		}
+		a := c.ask(http.MethodGet, "http://"+at+"/api/v1/query?query=up", "")
+		if json.Unmarshal([]byte(a.body), &answer) != nil || len(answer.Data.Result) != 1 {
+			return ""
+		}
+		return fmt.Sprint(answer.Data.Result[0].Value[1])
+	}
+	for _, shown := range []bool{true, false} {
+		at, dir, want := porttest.Free(t), t.TempDir(), "0"
+		changes := []string{"15s", "100ms", "127.0.0.1:8082", d.admin, "rule_files: [alerts.yaml]\n", ""}
+		if shown {
+			want = "1"
+			changes = append(changes, "# authorization: {credentials_file: /etc/prometheus/weir.token}", "authorization: {credentials_file: "+write(t, filepath.Join(dir, "weir.token"), made.Token)+"}")
+		}
+		config := recipe(t, filepath.Join(deploy, "prometheus/prometheus.yaml"), changes...)
+		p := start(t, command(t, path, "--config.file="+write(t, filepath.Join(dir, "prometheus.yaml"), config), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at))
+		p.listening(t, at)
+		eventually(t, "up is not "+want, func() bool { return up(at) == want })
+	}
+}
+
 // mayBeEmpty is what is there only when something went wrong, or changed.
 var mayBeEmpty = regexp.MustCompile(`weir_resp_bounds_reached_total|weir_tls_|^changes\(`)
 

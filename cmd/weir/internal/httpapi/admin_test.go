@@ -20,7 +20,7 @@ func newAdmin(t *testing.T, store weir.Store) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewAdmin(rules.NewLimiter(store, set), Options{})
+	return NewAdmin(rules.NewLimiter(store, set), readsAll, Options{})
 }
 
 // TestExplainBlindStore: a store that can't be looked into is not the caller's

@@ -63,9 +63,6 @@ type GateOptions struct {
 	// Certificate is Token for the certificate of a request that shows no token; nil
 	// and no error: it has none that matters. Nil: none does.
 	Certificate func(*http.Request) (*http.Request, error)
-	// Needless is whether a request needs no token, though there is a Token. Nil:
-	// all need one.
-	Needless func(*http.Request) bool
 	// Attempts is how many wrong tokens an address may show. It is asked when there
 	// is a Token.
 	Attempts *weir.Limiter
@@ -205,7 +202,7 @@ func Loopback(host, name string) bool {
 // beyond the limit they are told to wait; a right one comes in all the same, for it
 // can't be guessed, and other clients may share the address of the one that sends wrong ones.
 func (g *gate) token(w http.ResponseWriter, r *http.Request) {
-	if g.options.Token == nil || g.options.Needless != nil && g.options.Needless(r) {
+	if g.options.Token == nil {
 		g.next.ServeHTTP(w, r)
 		return
 	}
@@ -242,7 +239,7 @@ func (g *gate) token(w http.ResponseWriter, r *http.Request) {
 // certificate lets requests in whose certificate stands for somebody. Nobody
 // guesses one, so that those that do not are not counted.
 func (g *gate) certificate(w http.ResponseWriter, r *http.Request) {
-	why := "this listener needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file"
+	why := "this listener needs a token; send Authorization: Bearer TOKEN, as weir does with --token-file or with WEIR_TOKEN in its environment"
 	if g.options.Certificate != nil {
 		known, err := g.options.Certificate(r)
 		shut, isShut := errors.AsType[*Shut](err)

@@ -257,7 +257,7 @@ func FuzzOthers(f *testing.F) {
 	}
 	panicked := func() { f.Error("the listener panicked") }
 	door := newDoor(f, dayRules, Options{Panicked: panicked})
-	admin := NewAdmin(door.limiter.(*rules.Limiter), Options{Panicked: panicked})
+	admin := NewAdmin(door.limiter.(*rules.Limiter), readsAll, Options{Panicked: panicked})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, w := range []*httptest.ResponseRecorder{
 			ask(t, door, "/json", string(body)), ask(t, admin, "/v1/explain", string(body)), ask(t, admin, "/v1/reset", string(body)),

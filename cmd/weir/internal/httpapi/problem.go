@@ -58,6 +58,9 @@ func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
+	if shut, ok := errors.AsType[*Shut](err); ok {
+		return &problem{shut.status(), shut.Text}
+	}
 	if _, ok := errors.AsType[*rules.RequestError](err); ok {
 		return &problem{http.StatusBadRequest, err.Error()}
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
@@ -10,13 +11,13 @@ import (
 )
 
 // NewShadow makes the part of the admin listener that tells how candidates differ
-// from the active rules: GET /v1/shadow. reports is that of a domain, "" of all, with so many clients. known is as of NewTraffic. A
-// Gate belongs before it.
-func NewShadow(reports func(ctx context.Context, domain string, clients int) []*shadow.Report, known func(offenders.Filter) bool, o Options) http.Handler {
+// from the active rules: GET /v1/shadow. reports is that of a domain, "" of all, with so many clients. known and reads are
+// as of NewTraffic. A Gate belongs before it.
+func NewShadow(reports func(ctx context.Context, domain string, clients int) []*shadow.Report, known func(offenders.Filter) bool, reads Reads, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/shadow"}
-	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, func(ctx context.Context, q trafficQuery) (any, error) {
-		return shadowOf(reports(ctx, q.filter.Domain, q.names)), nil
+	a.routes = routes(route{method: http.MethodGet, path: "/v1/shadow", serve: a.telling(known, reads, func(ctx context.Context, q trafficQuery) (any, error) {
+		return shadowOf(slices.DeleteFunc(reports(ctx, q.filter.Domain, q.names), func(r *shadow.Report) bool { return !q.scope.Item(r.Key.Domain, r.Key.Rule) })), nil
 	})})
 	return a
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -25,16 +26,16 @@ const (
 
 // NewTraffic makes the part of the admin listener that tells what rules have passed
 // and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
-// the place of a client's name, known whether there are such rules here, active what is active: it may be nil. chart is what all
-// nodes have counted; nil: they share no rule database. A Gate belongs before it.
-func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, chart offenders.Chart, o Options) http.Handler {
+// the place of a client's name, known whether there are such rules here, active what is active: it may be nil. reads is whose clients a
+// caller may read of: others are not told. chart is what all nodes have counted; nil: they share no rule database. A Gate belongs before it.
+func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, reads Reads, chart offenders.Chart, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
 	a.routes = routes(
-		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, func(_ context.Context, q trafficQuery) (any, error) {
+		route{method: http.MethodGet, path: "/v1/top", serve: a.telling(known, reads, func(_ context.Context, q trafficQuery) (any, error) {
 			return topOf(b, q, overridden(active()), name), nil
 		})},
-		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, func(ctx context.Context, q trafficQuery) (any, error) {
+		route{method: http.MethodGet, path: "/v1/series", serve: a.telling(known, reads, func(ctx context.Context, q trafficQuery) (any, error) {
 			held := overridden(active())
 			if q.span == "" {
 				return seriesOf(b, q, held), nil
@@ -68,9 +69,12 @@ func chartOf(ctx context.Context, chart offenders.Chart, q trafficQuery, held ma
 	return out, nil
 }
 
+// Reads is whose clients the caller of a request may read of.
+type Reads func(*http.Request) (*scope.Scope, error)
+
 // telling answers with what make makes of the query. Rules that are not known are
-// no rules without traffic.
-func (a *API) telling(known func(offenders.Filter) bool, make func(context.Context, trafficQuery) (any, error)) func(http.ResponseWriter, *http.Request) int {
+// no rules without traffic, nor are those that the caller may not read of.
+func (a *API) telling(known func(offenders.Filter) bool, reads Reads, make func(context.Context, trafficQuery) (any, error)) func(http.ResponseWriter, *http.Request) int {
 	return func(w http.ResponseWriter, r *http.Request) int {
 		q, err := readTraffic(r)
 		if err != nil {
@@ -78,6 +82,13 @@ func (a *API) telling(known func(offenders.Filter) bool, make func(context.Conte
 		}
 		if !known(q.filter) {
 			return send(w, unknownRules(q.filter))
+		}
+		if q.scope, err = reads(r); err != nil {
+			return a.fail(w, r, err)
+		}
+		q.filter.May = func(id offenders.ID) bool { return q.scope.Named(id.Domain, id.Rule) }
+		if f := q.filter; f.Rule != "" && !known(f) || f.Rule == "" && f.Domain != "" && !q.scope.Any(f.Domain) {
+			return a.fail(w, r, notYours(f.Domain))
 		}
 		said, err := make(r.Context(), q)
 		if err != nil {
@@ -89,6 +100,16 @@ func (a *API) telling(known func(offenders.Filter) bool, make func(context.Conte
 		}
 		return sendAnswer(w, text)
 	}
+}
+
+// notYours refuses to tell a caller of clients of a domain; empty: of several.
+func notYours(domain string) error {
+	what := "these rules"
+	if domain != "" {
+		what = "domain " + quote(domain)
+	}
+	return &Shut{RefusedRole, "your token may not read which clients of " + what + " are denied; send a token of the domain's team, or of all teams (*), which a domain of files takes; " +
+		`or an administrator of the team makes the domain public: PATCH /v1/domains/DOMAIN {"public": true}`}
 }
 
 func unknownRules(f offenders.Filter) *problem {
@@ -105,8 +126,9 @@ func unknownRules(f offenders.Filter) *problem {
 // trafficQuery is the query of GET /v1/top, /v1/series and /v1/shadow.
 type trafficQuery struct {
 	filter offenders.Filter
-	names  int    // of clients, of each rule
-	span   string // of a chart; empty: the last hour of this node
+	scope  *scope.Scope // of whom asks
+	names  int          // of clients, of each rule
+	span   string       // of a chart; empty: the last hour of this node
 }
 
 func readTraffic(r *http.Request) (trafficQuery, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -35,6 +36,9 @@ var heldSet = func() *rules.Set {
 	}
 	return set
 }()
+
+// readsAll lets everybody read of all clients.
+func readsAll(*http.Request) (*scope.Scope, error) { return scope.All(), nil }
 
 // known is all rules but those that are named none.
 func known(f offenders.Filter) bool { return f.Domain != "none" && !strings.HasPrefix(f.Rule, "none") }
@@ -61,7 +65,7 @@ func TestTraffic(t *testing.T) {
 		user.Deny([]byte("bob"))
 		time.Sleep(9 * time.Second)
 		b.Tick(time.Now(), nil)
-		door := NewTraffic(b, plain, overriddenUser, known, nil, Options{})
+		door := NewTraffic(b, plain, overriddenUser, known, readsAll, nil, Options{})
 		for path, want := range map[string]string{
 			"/v1/top?n=1": `{"at":"2000-01-01T00:00:10Z","rules":[` +
 				`{"domain":"shop","rule":"shop/user","limit":"10/s burst 20","shadow":false,"since":"2000-01-01T00:00:00Z","passed":1,"denied":4,` +
@@ -91,7 +95,7 @@ func TestTrafficHides(t *testing.T) {
 	user := b.Open(offenders.ID{Domain: "shop", Rule: "shop/user"}, nil, time.Now())
 	user.Deny([]byte("ann-at-home"))
 	h := offenders.NewHider()
-	w := getTraffic(t, NewTraffic(b, h.Hide, overriddenUser, known, nil, Options{}), "/v1/top")
+	w := getTraffic(t, NewTraffic(b, h.Hide, overriddenUser, known, readsAll, nil, Options{}), "/v1/top")
 	if body := w.Body.String(); strings.Contains(body, "ann") || !strings.Contains(body, h.Hide("ann-at-home")) {
 		t.Error(body)
 	}
@@ -103,7 +107,7 @@ func TestTrafficBounds(t *testing.T) {
 	for i := range maxTop + 3 {
 		b.Open(offenders.ID{Domain: "shop", Rule: fmt.Sprint(i)}, nil, time.Now())
 	}
-	door := NewTraffic(b, plain, overriddenUser, known, nil, Options{})
+	door := NewTraffic(b, plain, overriddenUser, known, readsAll, nil, Options{})
 	for _, path := range []string{"/v1/top", "/v1/series"} {
 		var answer struct {
 			Rules, Series []any
@@ -119,7 +123,7 @@ func TestTrafficBounds(t *testing.T) {
 }
 
 func TestTrafficRefuses(t *testing.T) {
-	door := NewTraffic(offenders.NewBook(), plain, overriddenUser, known, nil, Options{})
+	door := NewTraffic(offenders.NewBook(), plain, overriddenUser, known, readsAll, nil, Options{})
 	for path, says := range map[string]string{
 		"/v1/top?n=":                            "from 0 to 100",
 		"/v1/top?n=-1":                          "from 0 to 100",

@@ -161,7 +161,7 @@ func (tr *transcript) do(command, body string) string {
 		if err := limiter.Remember(rules.NewDenials()); err != nil {
 			tr.t.Fatal(err)
 		}
-		tr.admin = NewAdmin(limiter, Options{})
+		tr.admin = NewAdmin(limiter, readsAll, Options{})
 		return ""
 	case "wait":
 		d, err := time.ParseDuration(rest)

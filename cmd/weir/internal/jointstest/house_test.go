@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +26,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
 	"github.com/weir-limit/weir/cmd/weir/internal/resp"
 	doorrls "github.com/weir-limit/weir/cmd/weir/internal/rls"
+	clients "github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -126,7 +128,7 @@ func (p *parts) open() error {
 	if err != nil {
 		return err
 	}
-	p.front = front{http: api, admin: httpapi.NewAdmin(limiter, httpapi.Options{}), limiter: limiter, receipts: map[string]heldReceipts{}}
+	p.front = front{http: api, admin: httpapi.NewAdmin(limiter, func(*http.Request) (*clients.Scope, error) { return clients.All(), nil }, httpapi.Options{}), limiter: limiter, receipts: map[string]heldReceipts{}}
 	p.stops = append(p.stops, func() {
 		if p.file != "" {
 			if err := memory.Save(); err != nil {

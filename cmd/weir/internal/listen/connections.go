@@ -300,19 +300,17 @@ func HasAsked(ctx context.Context) {
 	}
 }
 
-// KeepSeats is for requests that were let in: while next answers one that has shown a
-// right token, its connection keeps its place.
-func KeepSeats(next http.Handler, shown func(*http.Request) bool) http.Handler {
+// KeepSeats is for requests that were let in by a right token: while next answers one, its
+// connection keeps its place.
+func KeepSeats(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s, ok := r.Context().Value(slotKey{}).(*slot); ok {
 			s.come()
-			if shown(r) {
-				s.seats.Add(1)
-				defer func() {
-					s.come()
-					s.seats.Add(-1)
-				}()
-			}
+			s.seats.Add(1)
+			defer func() {
+				s.come()
+				s.seats.Add(-1)
+			}()
 		}
 		next.ServeHTTP(w, r)
 	})

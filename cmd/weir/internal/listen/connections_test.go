@@ -137,14 +137,13 @@ func TestSeats(t *testing.T) {
 	}
 	seat, first := come(), come()
 	request := httptest.NewRequestWithContext(WithSlot(t.Context(), seat), http.MethodGet, "/", nil)
-	shown := func(*http.Request) bool { return true }
 	KeepSeats(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		come() // the third
 		for range 3 {
 			first.hear() // it drips
 			come()
 		}
-	}), shown).ServeHTTP(httptest.NewRecorder(), request)
+	})).ServeHTTP(httptest.NewRecorder(), request)
 	come() // none has a seat, and that of before was the last to speak
 	for i, s := range held {
 		err := s.SetReadDeadline(time.Unix(1, 0))

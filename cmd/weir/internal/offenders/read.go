@@ -10,10 +10,13 @@ import (
 )
 
 // Filter says which rules are asked for. An empty word is any.
-type Filter struct{ Domain, Rule string }
+type Filter struct {
+	Domain, Rule string
+	May          func(ID) bool // whether a rule may be told of; nil: each may
+}
 
 func (f Filter) fits(id ID) bool {
-	return (f.Domain == "" || f.Domain == id.Domain) && (f.Rule == "" || f.Rule == id.Rule)
+	return (f.Domain == "" || f.Domain == id.Domain) && (f.Rule == "" || f.Rule == id.Rule) && (f.May == nil || f.May(id))
 }
 
 // compare sorts by domain, then rule, then those that are enforced first.

@@ -19,6 +19,7 @@ type domainJSON struct {
 	Team     string `json:"team,omitempty"`
 	Shared   bool   `json:"shared"`
 	Review   bool   `json:"review"`
+	Public   bool   `json:"public"`
 	Rules    int64  `json:"rules"`
 	Revision int64  `json:"revision,omitempty"`
 
@@ -33,7 +34,7 @@ type trialJSON struct {
 }
 
 func domainOf(d rulestore.Domain) domainJSON {
-	return domainJSON{Name: d.Name, Source: "database", Team: d.Team, Shared: d.Shared, Review: d.Review, Rules: d.Rules, Revision: d.Revision}
+	return domainJSON{Name: d.Name, Source: "database", Team: d.Team, Shared: d.Shared, Review: d.Review, Public: d.Public, Rules: d.Rules, Revision: d.Revision}
 }
 
 func whole(d rulestore.Document) domainJSON {
@@ -132,10 +133,11 @@ func page[T any](name string, list []T, next string) map[string]any {
 type newDomain struct {
 	Name, Team, Reason string
 	Shared, Review     *bool
+	Public             bool
 }
 
 func createDomain(c *call, in newDomain) (answer, error) {
-	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.NewDomain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review}, in.Reason)
+	d, err := c.options.Changes.CreateDomain(c.r.Context(), c.store, c.by, rulestore.NewDomain{Name: in.Name, Team: in.Team, Shared: in.Shared, Review: in.Review, Public: in.Public}, in.Reason)
 	return answer{status: http.StatusCreated, body: domainOf(d), revision: d.Revision, location: "/v1/domains/" + url.PathEscape(d.Name)}, err
 }
 
@@ -154,8 +156,8 @@ func getDomain(c *call) (answer, error) {
 
 // domainUpdate is what a domain is to be; it stays what is left out.
 type domainUpdate struct {
-	Team, Reason   string
-	Shared, Review *bool
+	Team, Reason           string
+	Shared, Review, Public *bool
 }
 
 func updateDomain(c *call, in domainUpdate) (answer, error) {
@@ -171,6 +173,9 @@ func updateDomain(c *call, in domainUpdate) (answer, error) {
 	}
 	if in.Review != nil {
 		d.Review = *in.Review
+	}
+	if in.Public != nil {
+		d.Public = *in.Public
 	}
 	d, err = c.store.UpdateDomain(c.r.Context(), c.by, d, c.seen, in.Reason)
 	return answer{body: domainOf(d), revision: d.Revision}, err

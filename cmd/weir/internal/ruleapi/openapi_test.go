@@ -267,7 +267,7 @@ func TestDocumentedCalls(t *testing.T) {
 	get := func(path string) said { return h.must(h.admin, "GET", path, "") }
 	match := func(path string) []string { return []string{"If-Match", get(path).etag} }
 	h.shop()
-	h.must(h.admin, "PATCH", "/v1/domains/shop", `{"team":"shop","shared":true,"review":false,"reason":"x"}`, match("/v1/domains/shop")...)
+	h.must(h.admin, "PATCH", "/v1/domains/shop", `{"team":"shop","shared":true,"review":false,"public":true,"reason":"x"}`, match("/v1/domains/shop")...)
 	h.must(h.admin, "POST", "/v1/rules", `{"domain":"shop","text":"`+tenText+`","before":"","to":"enforced","reason":"x","force":true}`)
 	h.must(h.admin, "PUT", "/v1/rules/shop/user", `{"domain":"shop","text":"`+fiveText+`","before":"","to":"shadow","reason":"x","force":false}`, match("/v1/rules/shop/user")...)
 	h.must(h.admin, "POST", "/v1/rules/shop/user/state", `{"version":2,"to":"enforced","reason":"x","force":true}`, match("/v1/rules/shop/user")...)

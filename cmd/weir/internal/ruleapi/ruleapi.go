@@ -108,10 +108,10 @@ func As(r *http.Request, by rulestore.Actor) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), who{}, by))
 }
 
-// By is the actor who makes a request; one without a name when nobody had to say.
-func By(r *http.Request) rulestore.Actor {
-	by, _ := r.Context().Value(who{}).(rulestore.Actor)
-	return by
+// By is the actor that As has told of; false: it told of none.
+func By(r *http.Request) (rulestore.Actor, bool) {
+	by, ok := r.Context().Value(who{}).(rulestore.Actor)
+	return by, ok
 }
 
 // call is a call that is answered.
@@ -166,7 +166,7 @@ func (c *call) admit(t route) error {
 	if c.store = c.options.Store(); c.store == nil {
 		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database can't be reached yet; /readyz says why, and the active rules stay"}
 	}
-	by, ok := c.r.Context().Value(who{}).(rulestore.Actor)
+	by, ok := By(c.r)
 	if !ok { // the gate lets nobody in without a token
 		return &problem{Status: http.StatusServiceUnavailable, Detail: "the rule database, which knows the tokens, can't be asked at present; try again"}
 	}

@@ -377,7 +377,7 @@ func fuzz(t *testing.T, h *house) {
 	t.Helper()
 	h.shop()
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"shop", "user", "- key: user\n  limits: [1/s]\n", "enforced", "draft", "\x00", "a\u202eb", "../..", "%2F", "1", "-1", "x"}))
-	keys := []string{"name", "team", "shared", "review", "reason", "domain", "text", "before", "to", "force", "version", "mode", "percent", "seconds", "quota", "actor", "role", "teams"}
+	keys := []string{"name", "team", "shared", "review", "public", "reason", "domain", "text", "before", "to", "force", "version", "mode", "percent", "seconds", "quota", "actor", "role", "teams"}
 	paths := []string{"/v1/domains", "/v1/domains/%s", "/v1/domains/%s/file", "/v1/domains/%s/override", "/v1/rules", "/v1/rules/shop/%s", "/v1/rules/shop/%s/state", "/v1/rules/shop/%s/rollback", "/v1/rules/shop/%s/history", "/v1/rules/shop/%s/versions/1", "/v1/rules/shop/%s/diff", "/v1/validate", "/v1/teams", "/v1/teams/%s", "/v1/tokens", "/v1/tokens/%s", "/v1/audit", "/v1/whoami"}
 	rapid.Check(t, func(r *rapid.T) {
 		path := rapid.SampledFrom(paths).Draw(r, "path")

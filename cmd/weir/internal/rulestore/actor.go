@@ -12,7 +12,7 @@ type Role uint8
 
 // The roles.
 const (
-	Read    Role = iota // see rules, history and reports of all teams
+	Read    Role = iota // see rules and history of all teams, and the clients that Store.Scope tells
 	Propose             // make versions, and run them in shadow
 	Publish             // enforce, disable, take away, roll back, open and tighten
 	Admin               // make domains and tokens, change quotas and owners

@@ -77,6 +77,7 @@ func TestOlderSchema(t *testing.T) {
 			return err
 		}
 		if err := errors.Join(run(all.String()), run(s.types.Replace(migrations()[0])), run(`
+INSERT INTO domains (name, team, shared, review, indent, bytes, revision, deleted) VALUES ('old', 'mail', 0, 0, 2, 0, 0, 0);
 INSERT INTO tokens (id, hash, actor, role, teams, made, expires, revoked, author) VALUES ('abcdefghij', '`+hash("secret")+`', 'ann', 'propose', 'shop', 1, 0, 0, 'root');
 INSERT INTO audit VALUES (1, 0, 1, 'root', '', '', 'token.create', '', '', 0, 'ü', ''), (2, 0, 2, 'ann', '', 'shop', 'import', 'shop', '', 0, '', 'no');
 UPDATE counters SET audited = 2;
@@ -87,6 +88,9 @@ UPDATE weir_schema SET version = 1;
 		again := open(t, place)
 		if by, err := again.Authenticate(ctx, "weir_abcdefghij_secret"); err != nil || by.Name != "ann" {
 			t.Error(by, err)
+		}
+		if d, err := again.Domain(ctx, "old"); err != nil || d.Public {
+			t.Error(d, err)
 		}
 		if v := verdict(t, again); v.Lines != 2 || len(v.Faults) > 0 {
 			t.Error(v)

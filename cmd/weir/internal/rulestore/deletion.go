@@ -18,6 +18,7 @@ type Deletion struct {
 	Team   string `json:"team"`
 	Shared bool   `json:"shared"`
 	Review bool   `json:"review"`
+	Public bool   `json:"public"`
 	Rules  int64  `json:"rules"` // active or proposed
 	// Again is whether there is a domain of this name now. It has to go before this one can be restored.
 	Again bool `json:"again"`
@@ -81,8 +82,8 @@ func counted(n int64, what string) string {
 // keep writes down what a domain is, to be restored.
 func (t *tx) keep(ctx context.Context, d *Domain) error {
 	err := t.exec(ctx, `
-		INSERT INTO deletions (revision, domain, at, actor, reason, team, shared, review, indent, bytes, rules)
-		SELECT $2, name, $3, $4, $5, team, shared, review, indent, bytes, $6 FROM domains WHERE name = $1`,
+		INSERT INTO deletions (revision, domain, at, actor, reason, team, shared, review, public, indent, bytes, rules)
+		SELECT $2, name, $3, $4, $5, team, shared, review, public, indent, bytes, $6 FROM domains WHERE name = $1`,
 		d.Name, t.revision, t.at, t.by.Name, t.reason, d.Rules)
 	if err != nil {
 		return err
@@ -158,6 +159,9 @@ func (t *tx) restore(ctx context.Context, name string, revision int64) (Domain, 
 		return Domain{}, &Error{Kind: Exists, Field: "domain", Text: fmt.Sprintf(
 			"there is a domain %s again, and it stays as it is; to restore the one that was taken away, take this one away first, and then name revision %d", name, x.Revision)}
 	}
+	if err := t.alike(ctx, name); err != nil {
+		return Domain{}, err
+	}
 	if err := t.roomForDomain(ctx); err != nil {
 		return Domain{}, err
 	}
@@ -180,7 +184,7 @@ func (t *tx) restore(ctx context.Context, name string, revision int64) (Domain, 
 // bringBack makes the rows of a domain what they were.
 func (t *tx) bringBack(ctx context.Context, x *Deletion) error {
 	err := t.exec(ctx, `
-		UPDATE domains SET team = x.team, shared = x.shared, review = x.review, indent = x.indent, bytes = x.bytes, revision = $3, deleted = 0
+		UPDATE domains SET team = x.team, shared = x.shared, review = x.review, public = x.public, indent = x.indent, bytes = x.bytes, revision = $3, deleted = 0
 		FROM deletions x WHERE domains.name = $1 AND x.revision = $2`, x.Domain, x.Revision, t.revision)
 	if err != nil {
 		return err
@@ -222,12 +226,12 @@ func (t *tx) bearable(ctx context.Context, x *Deletion) error {
 	return t.roomForBytes(ctx)
 }
 
-const deletionColumns = `x.domain, x.revision, x.at, x.actor, x.reason, x.team, x.shared, x.review, x.rules,
+const deletionColumns = `x.domain, x.revision, x.at, x.actor, x.reason, x.team, x.shared, x.review, x.public, x.rules,
 	EXISTS (SELECT 1 FROM domains d WHERE d.name = x.domain AND d.deleted = 0) FROM deletions x`
 
 func scanDeletion(found row) (x Deletion, err error) {
 	var at int64
-	err = found.Scan(&x.Domain, &x.Revision, &at, &x.Actor, &x.Reason, &x.Team, &x.Shared, &x.Review, &x.Rules, &x.Again)
+	err = found.Scan(&x.Domain, &x.Revision, &at, &x.Actor, &x.Reason, &x.Team, &x.Shared, &x.Review, &x.Public, &x.Rules, &x.Again)
 	x.At = moment(at)
 	return x, err
 }

@@ -15,6 +15,7 @@ type Domain struct {
 	Team   string // that owns it, and its rules but for those with an owner
 	Shared bool   // other teams may add rules of their own
 	Review bool   // it takes two people to enforce a version, to disable one, and to open or tighten limits for long
+	Public bool   // every token may read which clients its rules deny: Store.Scope
 	// Rules is how many are active or proposed, Bytes how long the file in force
 	// may be at most. Revision is that of the last change in it.
 	Rules, Bytes, Revision int64
@@ -29,6 +30,7 @@ type NewDomain struct {
 	// Shared and Review are those of Domain. Nil: as the domain of this name had them that Team took away, so that nobody has
 	// to remember that it was under review; false if there was none.
 	Shared, Review *bool
+	Public         bool // as of Domain; a domain that is made again begins without
 }
 
 // CreateDomain makes a domain without rules. It takes the role Admin for its
@@ -43,7 +45,7 @@ func (s *Store) CreateDomain(ctx context.Context, by Actor, n NewDomain, reason 
 }
 
 func (t *tx) create(ctx context.Context, n NewDomain) (Domain, error) {
-	d := Domain{Name: n.Name, Team: n.Team}
+	d := Domain{Name: n.Name, Team: n.Team, Public: n.Public}
 	if err := checkName("domain", d.Name); err != nil {
 		return d, err
 	}
@@ -83,10 +85,10 @@ func (t *tx) create(ctx context.Context, n NewDomain) (Domain, error) {
 	}
 	const indent = 2
 	err = t.exec(ctx, `
-		INSERT INTO domains (name, team, shared, review, indent, bytes, revision, deleted) VALUES ($1, $2, $3, $4, $5, 0, $6, 0)
-		ON CONFLICT (name) DO UPDATE SET team = excluded.team, shared = excluded.shared, review = excluded.review,
+		INSERT INTO domains (name, team, shared, review, public, indent, bytes, revision, deleted) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0)
+		ON CONFLICT (name) DO UPDATE SET team = excluded.team, shared = excluded.shared, review = excluded.review, public = excluded.public,
 			indent = excluded.indent, bytes = 0, revision = excluded.revision, deleted = 0`,
-		d.Name, d.Team, number(d.Shared), number(d.Review), indent, t.revision)
+		d.Name, d.Team, number(d.Shared), number(d.Review), number(d.Public), indent, t.revision)
 	if err != nil {
 		return d, err
 	}
@@ -186,8 +188,8 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 		if err := t.handOver(ctx, d.Name, old.Team, d.Team); err != nil {
 			return err
 		}
-		err = t.exec(ctx, `UPDATE domains SET team = $1, shared = $2, review = $3, revision = $4 WHERE name = $5`,
-			d.Team, number(d.Shared), number(d.Review), t.revision, d.Name)
+		err = t.exec(ctx, `UPDATE domains SET team = $1, shared = $2, review = $3, public = $4, revision = $5 WHERE name = $6`,
+			d.Team, number(d.Shared), number(d.Review), number(d.Public), t.revision, d.Name)
 		if err != nil {
 			return err
 		}
@@ -258,11 +260,11 @@ func (t *tx) owned(ctx context.Context, domain, team string) (list []Version, er
 	}), err
 }
 
-const domainColumns = `name, team, shared, review, bytes, revision,
+const domainColumns = `name, team, shared, review, public, bytes, revision,
 	(SELECT COUNT(*) FROM rules r WHERE r.domain = d.name AND r.id <> '' AND r.gone = 0)`
 
 func (d *Domain) fields() []any {
-	return []any{&d.Name, &d.Team, &d.Shared, &d.Review, &d.Bytes, &d.Revision, &d.Rules}
+	return []any{&d.Name, &d.Team, &d.Shared, &d.Review, &d.Public, &d.Bytes, &d.Revision, &d.Rules}
 }
 
 func scanDomain(found row) (d Domain, err error) {

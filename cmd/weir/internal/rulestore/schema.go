@@ -191,6 +191,9 @@ CREATE TABLE unreviewed (
 	ends   BIGINT NOT NULL, -- time
 	PRIMARY KEY (domain, actor, began)
 );
+`, `
+ALTER TABLE domains ADD COLUMN public BIGINT NOT NULL DEFAULT 0; -- 1: every token may read its clients
+ALTER TABLE deletions ADD COLUMN public BIGINT NOT NULL DEFAULT 0; -- as the domain had it
 `}
 }
 

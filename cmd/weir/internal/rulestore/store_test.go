@@ -71,6 +71,7 @@ func TestStores(t *testing.T) {
 		{"lines", testLines},
 		{"names of actors", testNames},
 		{"traffic", testTraffic},
+		{"scope", testScope},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

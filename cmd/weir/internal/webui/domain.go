@@ -13,6 +13,7 @@ import (
 type domainForm struct {
 	Name, Team, Reason string
 	Shared, Review     bool
+	Public             bool
 	Was                *rulestore.Deletion // of a domain of this name: it could be restored; nil: there is none, or the person knows
 	Faults             map[string]string
 }
@@ -34,7 +35,7 @@ func (p *Pages) makeDomain(v *visit) error {
 	form := v.r.PostFormValue
 	f := domainForm{
 		Name: strings.TrimSpace(form("name")), Team: strings.TrimSpace(form("team")), Reason: form("reason"),
-		Shared: form("shared") == "yes", Review: form("review") == "yes",
+		Shared: form("shared") == "yes", Review: form("review") == "yes", Public: form("public") == "yes",
 	}
 	if form("anew") != f.Name {
 		was, err := v.store.Deletions(v.r.Context(), f.Name, 0, 1)
@@ -49,7 +50,7 @@ func (p *Pages) makeDomain(v *visit) error {
 			return v.show(http.StatusConflict, "new-domain", "New domain", f)
 		}
 	}
-	d := rulestore.NewDomain{Name: f.Name, Team: f.Team, Shared: &f.Shared, Review: &f.Review}
+	d := rulestore.NewDomain{Name: f.Name, Team: f.Team, Shared: &f.Shared, Review: &f.Review, Public: f.Public}
 	_, err := p.options.Changes.CreateDomain(v.r.Context(), v.store, v.actor, d, f.Reason)
 	if err != nil {
 		if f.Faults = faultsOf(err); f.Faults == nil {
@@ -71,6 +72,7 @@ type settingsForm struct {
 	Match          int64
 	Team, Reason   string
 	Shared, Review bool
+	Public         bool
 	Rules          int64  // that it has
 	Delete         bool   // the form that was sent takes it away
 	Confirm        string // its name, as it was typed to take it away
@@ -80,7 +82,7 @@ type settingsForm struct {
 // settings is the form of a domain, as it was sent if it was.
 func (v *visit) settings(d rulestore.Domain, sent settingsForm) settingsForm {
 	if sent.Faults == nil {
-		sent = settingsForm{Team: d.Team, Shared: d.Shared, Review: d.Review}
+		sent = settingsForm{Team: d.Team, Shared: d.Shared, Review: d.Review, Public: d.Public}
 	}
 	sent.Domain, sent.Match, sent.Rules, sent.May = d.Name, d.Revision, d.Rules, v.may(rulestore.Admin, d.Team)
 	return sent
@@ -91,7 +93,7 @@ func (p *Pages) changeDomain(v *visit) error {
 	form, ctx := v.r.PostFormValue, v.r.Context()
 	name, match := form("domain"), v.number("match")
 	sent := settingsForm{
-		Team: strings.TrimSpace(form("team")), Shared: form("shared") == "yes", Review: form("review") == "yes",
+		Team: strings.TrimSpace(form("team")), Shared: form("shared") == "yes", Review: form("review") == "yes", Public: form("public") == "yes",
 		Reason: form("reason"), Delete: form("delete") == "yes", Confirm: form("confirm"),
 	}
 	said, to, err := "The domain is changed.", place{domain: name}.home(), error(nil)
@@ -99,7 +101,7 @@ func (p *Pages) changeDomain(v *visit) error {
 		said, to = "The domain "+name+" is taken away, with all its rules. It can be restored as it was.", Home+"deletions"
 		err = v.store.DeleteDomain(ctx, v.actor, rulestore.Removal{Domain: name, Confirm: sent.Confirm, Match: match, Reason: sent.Reason})
 	} else {
-		_, err = v.store.UpdateDomain(ctx, v.actor, rulestore.Domain{Name: name, Team: sent.Team, Shared: sent.Shared, Review: sent.Review}, match, sent.Reason)
+		_, err = v.store.UpdateDomain(ctx, v.actor, rulestore.Domain{Name: name, Team: sent.Team, Shared: sent.Shared, Review: sent.Review, Public: sent.Public}, match, sent.Reason)
 	}
 	if err == nil {
 		return v.see(to, said)

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/rules"
 )
@@ -42,6 +43,9 @@ type Options struct {
 	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
 	// has to sign in, and all who reach the listener may read.
 	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
+	// Scope is whose clients an actor may read of; of one that is nobody, where nobody has to
+	// sign in.
+	Scope func(context.Context, rulestore.Actor) (*scope.Scope, error)
 	// Attempts is how many wrong tokens a Client may show.
 	Attempts *weir.Limiter
 	// Wrong is told of each request with a wrong token. Nil: nobody is.

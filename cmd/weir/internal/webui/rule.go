@@ -97,10 +97,16 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 	proposed := r.Text
 	for _, one := range []struct {
 		number int64
-		show   func(rulestore.Version)
+		show   func(rulestore.Version) error
 	}{
-		{r.Shadow, func(x rulestore.Version) { page.Trial = v.trial(d, x) }},
-		{r.Draft, func(x rulestore.Version) { page.Draft = &x }},
+		{r.Shadow, func(x rulestore.Version) (err error) {
+			page.Trial, err = v.trial(d, x)
+			return err
+		}},
+		{r.Draft, func(x rulestore.Version) error {
+			page.Draft = &x
+			return nil
+		}},
 	} {
 		if one.number == 0 {
 			continue
@@ -109,7 +115,9 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		if err != nil {
 			return err
 		}
-		one.show(x)
+		if err := one.show(x); err != nil {
+			return err
+		}
 		proposed = cmp.Or(x.Text, proposed) // one to take the rule away is nothing to edit
 	}
 	if v.may(rulestore.Propose, r.Team, d.Team) {

@@ -89,18 +89,27 @@ type trial struct {
 	rulestore.Version
 
 	Limits  []limitView
+	Hidden  bool           // how it differs is not for this visitor
 	Report  *shadow.Report // nil: nothing is known yet
 	Verdict shadow.Verdict
 	Denied  []shadow.Client
 	Passed  []shadow.Client
 }
 
-func (v *visit) trial(d rulestore.Document, x rulestore.Version) *trial {
-	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, ""), Verdict: v.pages.options.Changes.Verdict(v.r.Context(), d, x)}
+func (v *visit) trial(d rulestore.Document, x rulestore.Version) (*trial, error) {
+	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, "")}
+	reads, err := v.scope()
+	if err != nil {
+		return nil, err
+	}
+	if t.Hidden = !reads.Item(x.Domain, x.Rule); t.Hidden {
+		return t, nil
+	}
+	t.Verdict = v.pages.options.Changes.Verdict(v.r.Context(), d, x)
 	if t.Report = v.pages.options.Report(v.r.Context(), x.Domain, x.Rule, x.Number); t.Report != nil {
 		t.Denied, t.Passed = t.Report.NewlyDenied, t.Report.NewlyPassed
 	}
-	return t
+	return t, nil
 }
 
 // historyPage is what history.html shows.

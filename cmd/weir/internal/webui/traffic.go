@@ -27,7 +27,8 @@ const (
 type trafficPage struct {
 	Domain, Rule string // empty: of all
 	Rows         []trafficRow
-	More         int // rules that are not shown
+	More         int  // rules that are not shown
+	Own          bool // only rules are shown that this visitor may read of
 	One          *trafficOf
 	Chart        *chart // nil: there is none
 }
@@ -74,7 +75,12 @@ const maxMarks = 20
 // traffic shows what rules pass and deny, and whom most.
 func (p *Pages) traffic(v *visit) error {
 	page := trafficPage{Domain: v.query("domain"), Rule: v.query("rule")}
-	filter := offenders.Filter{Domain: page.Domain, Rule: page.Rule}
+	reads, err := v.scope()
+	if err != nil {
+		return err
+	}
+	page.Own = !reads.Whole()
+	filter := offenders.Filter{Domain: page.Domain, Rule: page.Rule, May: func(id offenders.ID) bool { return reads.Named(id.Domain, id.Rule) }}
 	rows, more := p.options.Book.Top(filter, topRules)
 	page.More = more
 	holds := p.heldRules()

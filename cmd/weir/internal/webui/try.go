@@ -78,6 +78,14 @@ func (p *Pages) explain(v *visit) error {
 // showExplanation shows an explanation, or beside a field why there is none.
 func (v *visit) showExplanation(page tryPage, field string, x *rules.Explanation, err error) error {
 	if err == nil {
+		reads, err := v.scope()
+		if err != nil {
+			return err
+		}
+		if !reads.Explanation(x) {
+			page.Faults = map[string]string{field: notYours(x.Domain)}
+			return v.show(http.StatusForbidden, "try", "Try a request", page)
+		}
 		page.Answer = explainedOf(x)
 		return v.show(http.StatusOK, "try", "Try a request", page)
 	}
@@ -98,6 +106,11 @@ func (v *visit) showExplanation(page tryPage, field string, x *rules.Explanation
 	}
 	page.Faults = map[string]string{field: text}
 	return v.show(status, "try", "Try a request", page)
+}
+
+// notYours says that a visitor may not read which clients a domain denies.
+func notYours(domain string) string {
+	return "Your token may not read which clients of the domain " + plain(domain) + " are denied. It takes one of the domain's team, or of all teams, which a domain of files takes; or an administrator of the team makes the domain public."
 }
 
 func explainedOf(x *rules.Explanation) *explained {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -103,6 +104,11 @@ func (v *visit) admit() error {
 		return nil
 	}
 	return v.pages.options.Changes.Admit(v.r.Context(), v.actor)
+}
+
+// scope is whose clients this visitor may read of.
+func (v *visit) scope() (*scope.Scope, error) {
+	return v.pages.options.Scope(v.r.Context(), v.actor)
 }
 
 // askToSignIn remembers where somebody wanted to go, if that is a page.

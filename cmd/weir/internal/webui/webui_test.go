@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
 	"github.com/weir-limit/weir/cmd/weir/internal/webui"
 	"github.com/weir-limit/weir/memstore"
@@ -87,6 +88,20 @@ func build(t testing.TB, database bool) *house {
 			}
 		}
 		return nil
+	}
+	o.Scope = func(ctx context.Context, by rulestore.Actor) (*scope.Scope, error) {
+		if h.store == nil {
+			return scope.All(), nil
+		}
+		found, err := h.store.Scope(ctx, by)
+		if err != nil || found.All {
+			return scope.All(), err
+		}
+		var single []scope.Rule
+		for _, r := range found.Rules {
+			single = append(single, scope.Rule(r))
+		}
+		return scope.New(found.Domains, single, limiter.Set()), nil
 	}
 	if database {
 		if h.store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
