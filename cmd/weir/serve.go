@@ -105,6 +105,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.BoolVar(&c.GRPCStore, "grpc-store", false, "offer the store at the gRPC listener to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")
 	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the active rules")
+	f.StringVar(&c.ExternalURL, "external-url", "", "`URL` that browsers open to reach the pages of the admin listener through a proxy, as https://limits.example.com (default: the listener itself)")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
 	f.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "give Envoy the domain and descriptors of each request back as dynamic metadata; the metadata of rules goes back in any case")
 	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all listeners, followed by the chain to its CA (default: no TLS)")

@@ -26,6 +26,9 @@ const (
 	Env = "WEIR_TEST_BROWSER"
 	// EnvScreenshots names a folder for a picture of each page that Inspect sees.
 	EnvScreenshots = "WEIR_TEST_SCREENSHOTS"
+	// Site is a name that browsers take for this machine. As with names of the Internet, what comes
+	// from there without TLS is not trusted.
+	Site = "limits.example.com"
 )
 
 // patience is how long a page may take for one thing. It is long because machines
@@ -62,6 +65,7 @@ func Start(t testing.TB) *Browser {
 	options := append(
 		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(find(t)),
 		chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("host-resolver-rules", "MAP "+Site+" 127.0.0.1"), chromedp.Flag("ignore-certificate-errors", true), // of a certificate that a test made
 	)
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // which root can't have

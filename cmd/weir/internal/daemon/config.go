@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +33,9 @@ type Config struct {
 	Candidate string
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
+	// ExternalURL is where browsers reach the pages of the admin listener through a proxy:
+	// https://HOST. Empty: at the listener itself.
+	ExternalURL string
 	// HTTP, GRPC and Admin are the addresses of the listeners, HOST:PORT, where port
 	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. HTTP and GRPC
 	// may each be a socket of this machine instead, unix:///PATH.
@@ -159,6 +164,9 @@ func (c *Config) check() error {
 			errs = append(errs, storeNeedsToken(door.address))
 		}
 	}
+	if _, _, err := c.external(); err != nil {
+		errs = append(errs, err)
+	}
 	if listen.IsSocket(c.HTTP) && c.HTTP == c.GRPC {
 		errs = append(errs, &ConfigError{"--http", "--grpc has the same socket; give each a path of its own"})
 	}
@@ -172,6 +180,35 @@ func (c *Config) check() error {
 		errs = append(errs, &ConfigError{"--resp-password-file", "the Redis listener is off; open it with --resp ADDR"})
 	}
 	return errors.Join(errs...)
+}
+
+// external is ExternalURL, as an origin, and its host. Both are empty where it is.
+func (c *Config) external() (origin, host string, err error) {
+	if c.ExternalURL == "" {
+		return "", "", nil
+	}
+	u, err := url.Parse(c.ExternalURL)
+	why := ""
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil:
+		why = "write the URL that browsers open, as https://limits.example.com"
+	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		why = "the pages take a whole host, and no path behind it: they are at /ui/ there; write " + u.Scheme + "://" + u.Host + ", and let the proxy hand on all paths of that host"
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
+		why = "write the host as browsers send it, in ASCII: xn--…"
+	case !c.adminTokens():
+		why = "through the proxy, anybody would be let in without a token; give --data DIR or --admin-token-file FILE, too"
+	default:
+		usual := map[string]string{"https": ":443", "http": ":80"}[u.Scheme] // which browsers leave out
+		host = strings.ToLower(u.Hostname())
+		origin = u.Scheme + "://" + strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(u.Host, usual), ":"))
+		return origin, host, nil
+	}
+	said := "this URL" // it may have a password
+	if err == nil && u.User == nil {
+		said = strconv.Quote(c.ExternalURL)
+	}
+	return "", "", &ConfigError{"--external-url", said + ": " + why}
 }
 
 // adminLocal is whether only this machine reaches the admin listener.

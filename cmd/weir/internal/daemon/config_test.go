@@ -57,6 +57,13 @@ func TestConfig(t *testing.T) {
 		{"no URL", Config{Store: "secret@host"}, bad, "is no store"},
 		{"memory with more", Config{Store: "memory:x"}, bad, "is no store"},
 		{"join without a cluster", Config{Join: "a:1"}, bad, "--join: it is for nodes that share limits; give --store cluster: too"},
+		{"external URL without a scheme", Config{ExternalURL: "limits.example.com", Data: "d"}, bad, "--external-url: \"limits.example.com\": write the URL that browsers open, as https://"},
+		{"external URL of nothing", Config{ExternalURL: "https://", Data: "d"}, bad, "write the URL that browsers open"},
+		{"external URL with a password", Config{ExternalURL: "https://me:secret@limits.example.com", Data: "d"}, bad, "write the URL that browsers open"},
+		{"external URL with a path", Config{ExternalURL: "https://limits.example.com/weir/", Data: "d"}, bad, "no path behind it: they are at /ui/ there; write https://limits.example.com"},
+		{"external URL of a page", Config{ExternalURL: "https://limits.example.com?a=b", Data: "d"}, bad, "no path behind it"},
+		{"external URL in Cyrillic", Config{ExternalURL: "https://лимит.example", Data: "d"}, bad, "in ASCII: xn--…"},
+		{"external URL without tokens", Config{ExternalURL: "https://limits.example.com"}, bad, "anybody would be let in without a token; give --data DIR or --admin-token-file FILE, too"},
 		{"admin on all addresses", Config{Admin: ":8082"}, bad, "give --admin-token-file FILE"},
 		{"admin on 0.0.0.0", Config{Admin: "0.0.0.0:0"}, bad, "give --admin-token-file FILE"},
 		{"admin on ::", Config{Admin: "[::]:0"}, bad, "give --admin-token-file FILE"},
@@ -122,5 +129,25 @@ func TestServerIsBounded(t *testing.T) {
 	s := d.server("http", http.NotFoundHandler())
 	if s.ReadHeaderTimeout == 0 || s.ReadTimeout == 0 || s.WriteTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestExternalURL: it is taken as browsers write an origin.
+func TestExternalURL(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"":                                 {"", ""},
+		"https://limits.example.com":       {"https://limits.example.com", "limits.example.com"},
+		"https://Limits.Example.com/":      {"https://limits.example.com", "limits.example.com"},
+		"HTTPS://limits.example.com:443":   {"https://limits.example.com", "limits.example.com"},
+		"https://limits.example.com:8443/": {"https://limits.example.com:8443", "limits.example.com"},
+		"http://limits.example.com:80":     {"http://limits.example.com", "limits.example.com"},
+		"http://limits.example.com:443":    {"http://limits.example.com:443", "limits.example.com"},
+		"https://[2001:DB8::1]:443":        {"https://[2001:db8::1]", "2001:db8::1"},
+		"https://limits.example.com:":      {"https://limits.example.com", "limits.example.com"},
+	} {
+		c := Config{ExternalURL: text, Data: "d"}
+		if origin, host, err := c.external(); err != nil || origin != want[0] || host != want[1] {
+			t.Errorf("%s: %s %s %v", text, origin, host, err)
+		}
 	}
 }

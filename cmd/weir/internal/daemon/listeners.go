@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -156,6 +157,9 @@ func (d *Daemon) connections() int {
 func (d *Daemon) sayOpen(o *listeners) {
 	if !d.config.adminLocal() && d.keys.tls == nil {
 		d.config.Log.Warn("the admin listener can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
+	}
+	if origin, host, _ := d.config.external(); strings.HasPrefix(origin, "http:") && !httpapi.Loopback(host, "") {
+		d.config.Log.Warn("browsers reach the pages without TLS, and tokens and sessions can be read on the way; let the proxy speak TLS, and write https:// in --external-url")
 	}
 	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" {
 		return

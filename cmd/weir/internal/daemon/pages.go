@@ -26,8 +26,13 @@ func (d *Daemon) pages() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	origin, _, err := d.config.external()
+	if err != nil {
+		return nil, err
+	}
 	o := webui.Options{
-		Check: d.fits, Attempts: signIn, Scope: d.scope,
+		Secure: strings.HasPrefix(origin, "https:"),
+		Check:  d.fits, Attempts: signIn, Scope: d.scope,
 		Client:  func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Address: from, Audit: d.auditVisit, Wrong: func(r *http.Request) { d.auditLog.Wrong(from(r)) },
 		Rules: d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,

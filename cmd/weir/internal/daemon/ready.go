@@ -33,11 +33,15 @@ func (d *Daemon) tryThis(o *listeners, set *rules.Set) string {
 	if d.feed == nil || len(set.Domains()) > 0 {
 		return d.tryIt(o.httpAt.Addr(), set)
 	}
-	scheme, place := "http", reachable(o.adminAt.Addr())
-	if d.keys.tls != nil {
-		scheme = "https"
+	at, _, _ := d.config.external() // it was checked
+	switch place := reachable(o.adminAt.Addr()); {
+	case at != "":
+	case d.keys.tls != nil:
+		at = "https://" + place
+	default:
+		at = "http://" + place
 	}
-	return "open " + scheme + "://" + place + webui.Home + " in a browser, sign in with a token, and make a domain; or by files: weir rules apply --team TEAM --reason TEXT DIR"
+	return "open " + at + webui.Home + " in a browser, sign in with a token, and make a domain; or by files: weir rules apply --team TEAM --reason TEXT DIR"
 }
 
 // tryIt is a shell command that asks /v1/check and gets a decision, if the

@@ -86,6 +86,14 @@ func (d *Daemon) gate(door http.Handler) (http.Handler, error) {
 		Wrong:    func(r *http.Request) { d.auditLog.Wrong(from(r)) },
 		Refused:  d.metrics.Refused, Log: d.config.Log,
 	}
+	origin, host, err := d.config.external()
+	if err != nil {
+		return nil, err
+	}
+	if own := o.Host; own != nil && host != "" {
+		o.Host = func(asked string) bool { return own(asked) || strings.EqualFold(asked, host) }
+	}
+	o.External = origin
 	if d.needsToken() {
 		o.Token = d.holder
 	}

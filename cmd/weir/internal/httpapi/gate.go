@@ -60,6 +60,9 @@ type GateOptions struct {
 	// says why the token does not open: by a *Shut when it is not wrong. Nil: none is
 	// needed.
 	Token func(*http.Request, []byte) (*http.Request, error)
+	// External is where browsers reach the listener through a proxy, as an origin:
+	// https://limits.example.com. Host is to let its host in. Empty: nowhere.
+	External string
 	// Certificate is Token for the certificate of a request that shows no token; nil
 	// and no error: it has none that matters. Nil: none does.
 	Certificate func(*http.Request) (*http.Request, error)
@@ -79,7 +82,7 @@ type GateOptions struct {
 // browser reaches what listens on loopback, and not everybody who can use it may
 // do what the listener does.
 func Gate(next http.Handler, o GateOptions) http.Handler {
-	g := &gate{next: next, options: o, links: true}
+	g := &gate{next: next, options: o, people: true}
 	return g.host(g.origin(http.HandlerFunc(g.token)))
 }
 
@@ -135,24 +138,48 @@ func proxied(r *http.Request) bool {
 
 // origin refuses what pages of other origins send, or make a browser fetch, as an image
 // or in a frame: they can't read the answer, but a profile and a GET /auth cost all the same.
+// It also refuses what a browser sends by a proxy that External does not tell of: the daemon would
+// not know whether the cookie of a session must stay in TLS.
 func (g *gate) origin(next http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		link := g.links && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Dest") == "document"
+		link := g.people && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Dest") == "document"
 		asked := *r
 		asked.Method = http.MethodPost // pages holds GET safe, and lets it come from everywhere
-		if !link && pages.Check(&asked) != nil {
-			g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir"})
+		from := r.Header.Get("Origin")
+		switch external := g.options.External; {
+		case external != "" && from == external, link:
+		case pages.Check(&asked) != nil, g.people && from != "" && from != "null" && (from != ownOrigin(r) || strings.HasSuffix(external, "://"+r.Host)):
+			g.refuse(w, RefusedOrigin, &problem{http.StatusForbidden, "a page of another origin sends this; ask with a program, such as curl or weir" + g.proxyAdvice()})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// ownOrigin is that of the pages that a browser gets from the listener itself.
+func ownOrigin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// proxyAdvice is what to do where a browser comes by a proxy.
+func (g *gate) proxyAdvice() string {
+	switch {
+	case !g.people:
+		return ""
+	case g.options.External != "":
+		return "; with a browser, open " + g.options.External + ", as --external-url says"
+	}
+	return "; if browsers come by a proxy, start weir serve with --external-url and the URL that they open, as --external-url https://limits.example.com"
+}
+
 type gate struct {
 	next    http.Handler
 	options GateOptions
-	links   bool // who follows a link of another origin is let in
+	people  bool // browsers of people come in, as by links of other origins
 }
 
 // refuse also ends the connection, so that nobody holds one who may not come in.
@@ -172,7 +199,7 @@ func (g *gate) host(next http.Handler) http.Handler {
 		if r.Host != "" && !g.options.Host(hostname(r.Host)) {
 			g.refuse(w, RefusedHost, &problem{
 				http.StatusMisdirectedRequest,
-				quote(r.Host) + " is not this listener; ask by a loopback address or localhost, as 127.0.0.1",
+				quote(r.Host) + " is not this listener; ask by a loopback address or localhost, as 127.0.0.1" + g.proxyAdvice(),
 			})
 			return
 		}

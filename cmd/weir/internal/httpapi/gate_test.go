@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,6 +127,52 @@ func TestGateOrigin(t *testing.T) {
 	})
 	if older.Code != http.StatusForbidden || g.refused[RefusedOrigin] != 7 {
 		t.Error(older.Code, g.refused)
+	}
+}
+
+// TestGateExternal: browsers come by a proxy if the gate knows its URL; else they are told the flag.
+func TestGateExternal(t *testing.T) {
+	const external, advice = "https://limits.example.com", "start weir serve with --external-url"
+	own := func(names ...string) func(string) bool {
+		return func(host string) bool { return Loopback(host, "") || slices.Contains(names, host) }
+	}
+	unknown, known := newGate(GateOptions{Host: own()}), newGate(GateOptions{Host: own("limits.example.com"), External: external})
+	for _, c := range []struct {
+		host, origin, site string
+		unknown, known     int
+	}{
+		{"127.0.0.1:8082", "http://127.0.0.1:8082", "same-origin", 204, 204},
+		{"127.0.0.1:8082", "http://127.0.0.1:8082", "", 204, 204},
+		{"127.0.0.1:8082", external, "", 403, 204},
+		{"127.0.0.1:8082", external, "same-origin", 403, 204}, // the daemon would not know that the cookie must stay in TLS
+		{"limits.example.com", external, "same-origin", 421, 204},
+		{"limits.example.com", external, "", 421, 204},
+		{"limits.example.com:443", "", "", 421, 204},
+		{"limits.example.com", "http://limits.example.com", "", 421, 403},
+		{"limits.example.com", "https://evil.example", "cross-site", 421, 403},
+		{"127.0.0.1:8082", "https://limits.example.com.evil.example", "", 403, 403},
+		{"127.0.0.1:8082", external + ":8443", "", 403, 403},
+		{"127.0.0.1:8082", "null", "", 403, 403},
+		{"127.0.0.1:8082", "null", "same-origin", 204, 204},
+		{"evil.example", external, "", 421, 421},
+	} {
+		for name, g := range map[string]*opened{"unknown": unknown, "known": known} {
+			want, says := c.unknown, advice
+			if name == "known" {
+				want, says = c.known, "open "+external
+			}
+			w := g.ask(t, func(r *http.Request) {
+				r.Host = c.host
+				for field, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
+					if value != "" {
+						r.Header.Set(field, value)
+					}
+				}
+			})
+			if w.Code != want || want >= 400 && !strings.Contains(w.Body.String(), says) {
+				t.Errorf("%s: %+v: %d %s", name, c, w.Code, w.Body)
+			}
+		}
 	}
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 	// Scope is whose clients an actor may read of; of one that is nobody, where nobody has to
 	// sign in.
 	Scope func(context.Context, rulestore.Actor) (*scope.Scope, error)
+	// Secure tells that browsers come by https, though the daemon may not speak TLS itself: a proxy does.
+	Secure bool
 	// Attempts is how many wrong tokens a Client may show.
 	Attempts *weir.Limiter
 	// Wrong is told of each request with a wrong token. Nil: nobody is.

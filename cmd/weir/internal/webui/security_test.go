@@ -133,7 +133,7 @@ func TestHeaders(t *testing.T) {
 		if got := r.Header.Get("Cache-Control"); got != want {
 			t.Errorf("%s may be kept: %s", path, got)
 		}
-		for name, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
+		for name, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"} {
 			if r.Header.Get(name) != want {
 				t.Errorf("%s: %s is %s", path, name, r.Header.Get(name))
 			}

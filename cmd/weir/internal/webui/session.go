@@ -100,22 +100,22 @@ func (one *session) ours(csrf string) bool {
 	return subtle.ConstantTimeCompare([]byte(csrf), []byte(one.csrf)) == 1
 }
 
-// cookie is that of a session. Under TLS its name makes browsers refuse one that
-// another host, or a connection without TLS, has planted.
-func cookie(r *http.Request, id string) *http.Cookie {
+// cookie is that of a session. Under TLS, of this daemon or of a proxy before it, its name makes
+// browsers refuse one that another host, or a connection without TLS, has planted.
+func (p *Pages) cookie(r *http.Request, id string) *http.Cookie {
 	c := &http.Cookie{
 		Name: "weir", Value: id, Path: Home, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		MaxAge: int(sessionLife / time.Second),
 	}
-	if r.TLS != nil {
+	if r.TLS != nil || p.options.Secure {
 		c.Name, c.Path, c.Secure = "__Host-weir", "/", true
 	}
 	return c
 }
 
 // sessionID is the id that a request shows; empty: none.
-func sessionID(r *http.Request) string {
-	c, err := r.Cookie(cookie(r, "").Name)
+func (p *Pages) sessionID(r *http.Request) string {
+	c, err := r.Cookie(p.cookie(r, "").Name)
 	if err != nil {
 		return ""
 	}

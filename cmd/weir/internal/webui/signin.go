@@ -44,8 +44,8 @@ func (p *Pages) signIn(v *visit) error {
 	}
 	actor.Address = p.options.Address(v.r)
 	p.options.Audit(actor, rulestore.Event{Action: rulestore.SignIn})
-	p.sessions.end(sessionID(v.r))
-	http.SetCookie(v.w, cookie(v.r, p.sessions.begin(token, time.Now())))
+	p.sessions.end(p.sessionID(v.r))
+	http.SetCookie(v.w, p.cookie(v.r, p.sessions.begin(token, time.Now())))
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
@@ -69,8 +69,8 @@ func (p *Pages) signOut(v *visit) error {
 	if v.session != nil {
 		p.options.Audit(v.actor, rulestore.Event{Action: rulestore.SignOut})
 	}
-	p.sessions.end(sessionID(v.r))
-	over := cookie(v.r, "")
+	p.sessions.end(p.sessionID(v.r))
+	over := p.cookie(v.r, "")
 	over.MaxAge = -1
 	http.SetCookie(v.w, over)
 	v.w.Header().Set("Clear-Site-Data", `"cache"`)

@@ -68,13 +68,13 @@ func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 		return p.anyone(show)
 	}
 	return p.visited(func(v *visit) error {
-		v.session = p.sessions.find(sessionID(v.r), time.Now())
+		v.session = p.sessions.find(p.sessionID(v.r), time.Now())
 		if v.session == nil {
 			return v.askToSignIn()
 		}
 		actor, err := p.options.SignIn(v.r.Context(), v.session.token)
 		if kindOf(err) == rulestore.Unknown {
-			p.sessions.end(sessionID(v.r))
+			p.sessions.end(p.sessionID(v.r))
 			v.session = nil
 			return v.askToSignIn()
 		}
