@@ -148,11 +148,11 @@ func TestAudited(t *testing.T) {
 
 // TestResetOfHashedKeys: with --hash-keys the audit has no client's name; without a rule database the log says who reset what.
 func TestResetOfHashedKeys(t *testing.T) {
-	r := start(t, Config{Data: t.TempDir(), HashKeys: true, Rules: rulesFile(t, domainText("files", "7/h"))})
-	if status := asks(t, r, "/v1/reset", "", "", resetBob("files", "")); status != http.StatusOK {
+	r := start(t, withToken(t, Config{Data: t.TempDir(), HashKeys: true, Rules: rulesFile(t, domainText("files", "7/h"))}))
+	if status := asks(t, r, "/v1/reset", oneToken, "", resetBob("files", "")); status != http.StatusOK {
 		t.Fatal(status)
 	}
-	if got := audited(t, r.daemon.feed.Store(), 1); !strings.HasPrefix(got[0].Reason, "files/user of ~") || got[0].Actor != "" || got[0].Address != "127.0.0.1" {
+	if got := audited(t, r.daemon.feed.Store(), 1); !strings.HasPrefix(got[0].Reason, "files/user of ~") || got[0].Actor != rulestore.FileAdmin || got[0].Address != "127.0.0.1" {
 		t.Errorf("%+v", got)
 	}
 	log, logger := newLog()

@@ -16,7 +16,7 @@ import (
 func TestChartsOfNodes(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	url := postgrestest.Start(t).Database(t)
-	nodes := []*running{start(t, Config{Data: url}), start(t, Config{Data: url})}
+	nodes := []*running{start(t, withToken(t, Config{Data: url})), start(t, withToken(t, Config{Data: url}))}
 	enforceRules(t, nodes[0].daemon.feed.Store(), "domain: shop\ndescriptors:\n  - key: user\n    limits: [10/day]\n  - {key: path, shadow_mode: true, limits: [10/day]}\n")
 	for _, n := range nodes {
 		for end := time.Now().Add(patience); len(n.daemon.limiter.Set().Rules()) != 2 && time.Now().Before(end); {
@@ -37,7 +37,7 @@ func TestChartsOfNodes(t *testing.T) {
 	}
 	sums := func(n *running, query string) (all []offenders.Total, nodes string) {
 		t.Helper()
-		status, body := get(t, "http://"+n.admin+"/v1/series?domain=shop&"+query)
+		status, body := peek(t, n, "/v1/series?domain=shop&"+query)
 		var answer struct {
 			Nodes  string
 			Series []struct{ Points []offenders.Point }
@@ -76,11 +76,11 @@ func TestChartsOfNodes(t *testing.T) {
 		t.Error("after a node has left:", got)
 	}
 	for query, want := range map[string]int{"span=2h": http.StatusBadRequest, "span=": http.StatusBadRequest} {
-		if status, body := get(t, "http://"+nodes[0].admin+"/v1/series?domain=shop&"+query); status != want {
+		if status, body := peek(t, nodes[0], "/v1/series?domain=shop&"+query); status != want {
 			t.Error(query, status, body)
 		}
 	}
-	if status, body := get(t, "http://"+nodes[0].admin+"/v1/series?span=1h"); status != http.StatusBadRequest {
+	if status, body := peek(t, nodes[0], "/v1/series?span=1h"); status != http.StatusBadRequest {
 		t.Error(status, body)
 	}
 }

@@ -76,7 +76,7 @@ func TestOpenHalfWay(t *testing.T) {
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
 		t.Errorf("at an address that is in use it joins a cluster: %v", err)
 	}
-	if len(closed) != 2 || !strings.Contains(closed[0], "rule database") || !strings.Contains(closed[1], "store") || len(d.closing.open) != 0 {
+	if len(closed) != 3 || !strings.Contains(closed[0], "audit") || !strings.Contains(closed[1], "rule database") || !strings.Contains(closed[2], "store") || len(d.closing.open) != 0 {
 		t.Errorf("closed %q, and %d parts are open", closed, len(d.closing.open))
 	}
 }
