@@ -69,7 +69,7 @@ func TestArgumentsDoNotReachTheTerminal(t *testing.T) {
 	}
 	var out bytes.Buffer
 	run(t.Context(), []string{"serv"}, strings.NewReader(""), &out, &out)
-	if want := "Did you mean this?\n\tserve\n"; !strings.Contains(out.String(), want) {
+	if want := "; did you mean serve?\nsee weir --help\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("%q, want in it %q", out.String(), want)
 	}
 }

@@ -497,7 +497,7 @@ func TestSubprocess(t *testing.T) {
 			says     string
 		}{
 			{p.admin, "0123456789abcdef", exitFail, "the daemon says: no denial is kept by this id: "},
-			{p.admin, "mia", exitUsage, "the daemon says: id: is none"},
+			{p.admin, "mia", exitUsage, "the daemon says: id: is no ID of a denial"},
 			{p.http, id[1], exitFail, "is not there; is it the admin listener of a daemon?"},
 		} {
 			if out, code := runs(t, binary, "explain", "--addr", c.addr, "--id", c.id); code != c.code || !strings.Contains(out, c.says) {

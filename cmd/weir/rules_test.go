@@ -416,7 +416,7 @@ func TestOneServes(t *testing.T) {
 		t.Errorf("%v %s", err, out)
 	}
 	d.at("", "token", "create", "--data", d.data, "--actor", "ann", "--role", "read", "--team", "shop", "--reason", "x")
-	if got := d.at(d.admin, "token", "list"); !strings.Contains(got, "  ann  read ") {
+	if got := d.at(d.admin, "token", "list"); !strings.Contains(got, "  ann    read ") {
 		t.Error(got)
 	}
 	if err := d.process.Process.Kill(); err != nil {
