@@ -26,7 +26,7 @@ func TestDomainIncident(t *testing.T) {
 	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
 	r, page := b.get(t, shopRules)
 	wants(t, r, page, http.StatusOK, "All rules of the domain, for a time")
-	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "reason": {"a flood <b>"}})
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "sure": {"yes"}, "reason": {"a flood <b>"}})
 	wants(t, r, page, http.StatusSeeOther)
 	if at := r.Header.Get("Location"); at != shopRules {
 		t.Error(at)
@@ -41,7 +41,7 @@ func TestDomainIncident(t *testing.T) {
 	if strings.Contains(page, "End it now") {
 		t.Error("what holds for the domain could be ended for a rule, which would do nothing")
 	}
-	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "reason": {""}})
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "sure": {"yes"}, "reason": {""}})
 	wants(t, r, page, http.StatusBadRequest, "say why", `<option value="50" selected>`)
 	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "end": {"yes"}, "reason": {""}})
 	wants(t, r, page, http.StatusBadRequest, "say why", "<details open><summary>End it now")
@@ -50,7 +50,7 @@ func TestDomainIncident(t *testing.T) {
 	if _, page = b.get(t, shopRules); strings.Contains(page, "tightened") {
 		t.Error("it goes on:\n", page)
 	}
-	r, page = b.post(t, "/ui/override", url.Values{"domain": {"none"}, "percent": {"50"}, "minutes": {"60"}, "reason": {"x"}})
+	r, page = b.post(t, "/ui/override", url.Values{"domain": {"none"}, "percent": {"50"}, "minutes": {"60"}, "sure": {"yes"}, "reason": {"x"}})
 	wants(t, r, page, http.StatusNotFound, "there is no domain none")
 	if r, page := h.signedIn(t, "mal", rulestore.Admin, "mail").get(t, shopRules); strings.Contains(page, "/ui/override") || !strings.Contains(page, "another team") {
 		t.Error(r.Status, page)
@@ -192,14 +192,14 @@ func TestReviewOnPages(t *testing.T) {
 		t.Error("one person has taken the rule away")
 	}
 
-	r, page = ann.post(t, "/ui/override", ann.form(t, "percent", "0", "minutes", "240", "reason", "a flood"))
+	r, page = ann.post(t, "/ui/override", ann.form(t, "percent", "0", "minutes", "240", "sure", "yes", "reason", "a flood"))
 	wants(t, r, page, http.StatusForbidden, "one person alone may open or tighten limits there for 60 min in 24 h")
 	for _, c := range []struct {
 		by      *browser
 		minutes string
 		says    string
 	}{{ann, "60", `by ann alone <span class="mark denied">unreviewed</span>: a flood`}, {bob, "240", "by ann and bob: a flood"}} {
-		r, page = c.by.post(t, "/ui/override", c.by.form(t, "percent", "0", "minutes", c.minutes, "reason", "a flood"))
+		r, page = c.by.post(t, "/ui/override", c.by.form(t, "percent", "0", "minutes", c.minutes, "sure", "yes", "reason", "a flood"))
 		wants(t, r, page, http.StatusSeeOther)
 		r, page = c.by.get(t, userRule)
 		wants(t, r, page, http.StatusOK, c.says, "alone you can do this for 1 hour")

@@ -117,6 +117,40 @@ func TestNotice(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "Version 1 is left out")
 }
 
+// TestAsked: what a form would open or tighten is shown before it is done, limit by limit, and nothing is chosen at first.
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
+	for at, want := range map[string][2][]string{
+		userRule: {
+			{"Tighten to 50 %?", "shop/user#1: <code>10/s burst 20</code> becomes <code>5/s burst 10</code>", "shop/user#2: <code>1000/h</code> becomes <code>500/h</code>", "a &lt;flood&gt;"},
+			{"Open it?", "<code>10/s burst 20</code> denies nobody", "a &lt;flood&gt;"},
+		},
+		shopRules: {
+			{"Tighten to 50 %?", "shop/checkout: <code>100/min</code> becomes <code>50/min</code>", "shop/search=*"},
+			{"Open all limits?", "shop/checkout: <code>100/min</code> denies nobody"},
+		},
+	} {
+		r, page := b.get(t, at)
+		wants(t, r, page, http.StatusOK, `<option value="" selected>choose`)
+		for i, percent := range []string{"50", "0"} {
+			form := b.form(t, "percent", percent, "minutes", "30", "reason", "a <flood>")
+			if at == shopRules {
+				form.Del("rule")
+			}
+			r, page = b.post(t, "/ui/override", form)
+			wants(t, r, page, http.StatusOK, append(want[i], `name="sure" value="yes"`)...)
+		}
+	}
+	if d, err := h.store.Document(t.Context(), "shop"); err != nil || len(d.Overrides) > 0 {
+		t.Error("it is done before it was asked:", d.Overrides, err)
+	}
+	r, page := b.post(t, "/ui/override", b.form(t, "percent", "", "minutes", "30", "reason", "a slip"))
+	wants(t, r, page, http.StatusBadRequest, "Choose whether to open")
+}
+
 // TestIncident opens a rule for a time, and ends that; disables it and takes it
 // away.
 func TestIncident(t *testing.T) {
@@ -124,14 +158,14 @@ func TestIncident(t *testing.T) {
 	h := build(t, true)
 	fill(t, h)
 	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
-	r, page := b.post(t, "/ui/override", b.form(t, "percent", "25", "minutes", "60", "reason", "a flood"))
+	r, page := b.post(t, "/ui/override", b.form(t, "percent", "25", "minutes", "60", "sure", "yes", "reason", "a flood"))
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, userRule)
 	wants(t, r, page, http.StatusOK, "user: tightened to 25 %", "a flood", "End it now")
-	r, page = b.post(t, "/ui/override", b.form(t, "percent", "25", "minutes", "99999", "reason", "a flood"))
+	r, page = b.post(t, "/ui/override", b.form(t, "percent", "25", "minutes", "99999", "sure", "yes", "reason", "a flood"))
 	wants(t, r, page, http.StatusBadRequest, "role=\"alert\"", "7 days")
 	for _, bad := range [][]string{{"percent", "", "minutes", "60"}, {"percent", "5 %", "minutes", "60"}, {"percent", "50", "minutes", ""}, {"percent", "50", "minutes", "-5"}, {"percent", "-1", "minutes", "60"}, {"end", "no"}} {
-		r, page = b.post(t, "/ui/override", b.form(t, append(bad, "reason", "a slip")...))
+		r, page = b.post(t, "/ui/override", b.form(t, append(bad, "sure", "yes", "reason", "a slip")...))
 		wants(t, r, page, http.StatusBadRequest, "role=\"alert\"", "tightened to 25 %")
 	}
 	r, page = b.post(t, "/ui/override", b.form(t, "end", "yes", "reason", "it is over"))
@@ -237,7 +271,7 @@ func TestOtherTeam(t *testing.T) {
 		for path, f := range map[string]url.Values{
 			"/ui/rule":     {"text": {"- key: user\n  limits: [1/s]\n"}, "to": {"shadow"}},
 			"/ui/step":     {"version": {"2"}, "to": {"enforced"}, "force": {"yes"}},
-			"/ui/override": {"percent": {"0"}, "minutes": {"15"}},
+			"/ui/override": {"percent": {"0"}, "minutes": {"15"}, "sure": {"yes"}},
 			"/ui/domain":   {"name": {"mine"}, "team": {"shop"}},
 		} {
 			for k, value := range map[string]string{"domain": "shop", "rule": "user", "match": strconv.FormatInt(r.Revision, 10), "reason": "mine"} {

@@ -29,8 +29,24 @@ type overrideForm struct {
 	Percent, Minutes int64
 	Reason           string
 	End              bool
+	Chosen           bool      // what to do is: Percent 0 opens
+	Ask              *question // to be answered before it is done; nil: there is none
 	Faults           map[string]string
 }
+
+// question says what a form would do, so that nobody does that by a slip.
+type question struct {
+	Act    string // what the button is called
+	Limits []becomes
+	More   int // limits that are not shown
+	Until  time.Time
+}
+
+// becomes is a limit, and what it is for the time; nothing: it denies nobody.
+type becomes struct{ Name, Was, Is string }
+
+// maxAsked is how many limits a question shows.
+const maxAsked = 8
 
 func (v *visit) incident(at place, d rulestore.Document, sent overrideForm, teams ...string) incident {
 	return incident{v.csrf(), at.domain, at.id, overridesOf(d.Overrides, at.id), v.may(rulestore.Publish, teams...), d.Review, sent}
@@ -67,6 +83,14 @@ func (p *Pages) override(v *visit) error {
 	if sent.Faults != nil {
 		return v.showOverride(http.StatusBadRequest, at, sent)
 	}
+	if !sent.End && form("sure") != "yes" {
+		ask, err := v.ask(at, sent.Percent, until)
+		if err != nil {
+			return err
+		}
+		sent.Ask = ask
+		return v.showOverride(http.StatusOK, at, sent)
+	}
 	err := v.store.Override(v.r.Context(), v.actor, rulestore.Override{Domain: at.domain, Rule: at.id, Percent: sent.Percent, Until: until, Reason: sent.Reason})
 	if err == nil {
 		return v.see(at.home(), sent.done(at, until))
@@ -75,6 +99,56 @@ func (p *Pages) override(v *visit) error {
 		return err
 	}
 	return v.showOverride(statusOf(err), at, sent)
+}
+
+// ask says what to open or tighten a rule, or all of a domain, would do.
+func (v *visit) ask(at place, percent int64, until time.Time) (*question, error) {
+	q := &question{Act: "Open it", Until: until}
+	switch {
+	case percent > 0:
+		q.Act = fmt.Sprintf("Tighten to %d %%", percent)
+	case at.id == "":
+		q.Act = "Open all limits"
+	}
+	var list []rulestore.Rule
+	var err error
+	if at.id == "" {
+		list, err = v.store.Rules(v.r.Context(), rulestore.Listing{Domain: at.domain, State: rulestore.Enforced})
+	} else {
+		var one rulestore.Rule
+		one, err = v.store.Rule(v.r.Context(), at.domain, at.id)
+		list = append(list, one)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		r := &list[i]
+		if !r.Active() {
+			continue
+		}
+		was := readRule(r.Domain, "", r.Text, nil).rules
+		if len(q.Limits) >= maxAsked {
+			q.More += len(was)
+			continue
+		}
+		text, err := (&rulestore.Override{Percent: percent}).Applied(r.Text)
+		if err != nil {
+			continue // the store says so when it is done
+		}
+		is := readRule(r.Domain, "", text, nil).rules
+		for j := range min(len(was), len(is)) {
+			if was[j].Unlimited {
+				continue
+			}
+			b := becomes{Name: was[j].Name, Was: was[j].Limit.String()}
+			if percent > 0 {
+				b.Is = is[j].Limit.String()
+			}
+			q.Limits = append(q.Limits, b)
+		}
+	}
+	return q, nil
 }
 
 // readOverride reads the form, and until when it is to hold. A number that can't be read is a
@@ -87,6 +161,7 @@ func readOverride(form func(string) string, now time.Time) (overrideForm, time.T
 	var badPercent, badMinutes error
 	sent.Percent, badPercent = strconv.ParseInt(form("percent"), 10, 64)
 	sent.Minutes, badMinutes = strconv.ParseInt(form("minutes"), 10, 64)
+	sent.Chosen = badPercent == nil
 	switch {
 	case badPercent != nil:
 		sent.Faults = map[string]string{"percent": "Choose whether to open the limits or to tighten them."}

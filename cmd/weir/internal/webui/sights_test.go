@@ -223,7 +223,7 @@ func TestHistoryTells(t *testing.T) {
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.post(t, "/ui/step", b.form(t, "version", "1", "to", "enforced", "reason", "it was wrong"))
 	wants(t, r, page, http.StatusSeeOther)
-	r, page = b.post(t, "/ui/override", b.form(t, "percent", "50", "minutes", "15", "reason", "a slow database"))
+	r, page = b.post(t, "/ui/override", b.form(t, "percent", "50", "minutes", "15", "sure", "yes", "reason", "a slow database"))
 	wants(t, r, page, http.StatusSeeOther)
 	_, page = b.get(t, "/ui/history?domain=shop&rule=user")
 	_, second, _ := strings.Cut(page, `id="v2"`)
