@@ -25,7 +25,7 @@ help: ## List the targets
 # Parallel tests wait for servers more than they compute, so more of them run than there are cores.
 test: ## Run all tests, and those of integrations/ and tools/
 	@tools/debian-packages
-	$(GO) test -timeout 5m -parallel 8 work
+	$(GO) test -timeout 10m -parallel 8 work
 	cd tools && $(ALONE) test ./walks ./spec
 	cd integrations && $(ALONE) test -timeout 5m ./...
 
