@@ -39,7 +39,7 @@ func (all Overrides) Active(now time.Time) (active Overrides) {
 	return active
 }
 
-// Of is the one that holds for a rule, nil when none does: its own goes before that of the domain.
+// Of gives the one that holds for a rule, nil when none does: its own goes before that of the domain.
 func (all Overrides) Of(rule string, now time.Time) (of *Override) {
 	for i, o := range all {
 		if o.Until.After(now) && (o.Rule == rule || o.Rule == "" && of == nil) {
@@ -66,15 +66,26 @@ func (s *Store) Override(ctx context.Context, by Actor, o Override) error {
 	}
 	a := attempt{action: action, domain: o.Domain, rule: o.Rule, reason: o.Reason}
 	return s.change(ctx, by, a, func(t *tx) error {
-		until := o.Until.UnixMicro()
-		switch {
-		case o.Percent < 0 || o.Percent > 99:
-			return invalid("percent", "is %d; write 1…99 to tighten, 0 to open", o.Percent)
-		case until-t.at > MaxOverride.Microseconds():
-			return invalid("until", "is more than %d days away; change the rule instead", MaxOverride/(24*time.Hour))
+		if err := o.bounded(moment(t.at)); err != nil {
+			return err
 		}
-		return errors.Join(checkReason(o.Reason, true), t.override(ctx, o, until, a))
+		return errors.Join(checkReason(o.Reason, true), t.override(ctx, o, o.Until.UnixMicro(), a))
 	})
+}
+
+// Check fails for an override that nobody may make at a time, as for want of a reason.
+func (o *Override) Check(now time.Time) error {
+	return errors.Join(o.bounded(now), checkReason(o.Reason, true))
+}
+
+func (o *Override) bounded(now time.Time) error {
+	switch {
+	case o.Percent < 0 || o.Percent > 99:
+		return invalid("percent", "is %d; write 1…99 to tighten, 0 to open", o.Percent)
+	case o.Until.Sub(now) > MaxOverride:
+		return invalid("until", "is more than %d days away; change the rule instead", MaxOverride/(24*time.Hour))
+	}
+	return nil
 }
 
 func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) error {

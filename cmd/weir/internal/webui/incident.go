@@ -83,15 +83,16 @@ func (p *Pages) override(v *visit) error {
 	if sent.Faults != nil {
 		return v.showOverride(http.StatusBadRequest, at, sent)
 	}
-	if !sent.End && form("sure") != "yes" {
-		ask, err := v.ask(at, sent.Percent, until)
+	o := rulestore.Override{Domain: at.domain, Rule: at.id, Percent: sent.Percent, Until: until, Reason: sent.Reason}
+	if !sent.End && form("sure") != "yes" && o.Check(time.Now()) == nil { // else the store says what is wrong
+		ask, err := v.ask(&o)
 		if err != nil {
 			return err
 		}
 		sent.Ask = ask
 		return v.showOverride(http.StatusOK, at, sent)
 	}
-	err := v.store.Override(v.r.Context(), v.actor, rulestore.Override{Domain: at.domain, Rule: at.id, Percent: sent.Percent, Until: until, Reason: sent.Reason})
+	err := v.store.Override(v.r.Context(), v.actor, o)
 	if err == nil {
 		return v.see(at.home(), sent.done(at, until))
 	}
@@ -101,22 +102,22 @@ func (p *Pages) override(v *visit) error {
 	return v.showOverride(statusOf(err), at, sent)
 }
 
-// ask says what to open or tighten a rule, or all of a domain, would do.
-func (v *visit) ask(at place, percent int64, until time.Time) (*question, error) {
-	q := &question{Act: "Open it", Until: until}
+// ask says what an override would do.
+func (v *visit) ask(o *rulestore.Override) (*question, error) {
+	q := &question{Act: "Open it", Until: o.Until}
 	switch {
-	case percent > 0:
-		q.Act = fmt.Sprintf("Tighten to %d %%", percent)
-	case at.id == "":
+	case o.Percent > 0:
+		q.Act = fmt.Sprintf("Tighten to %d %%", o.Percent)
+	case o.Rule == "":
 		q.Act = "Open all limits"
 	}
 	var list []rulestore.Rule
 	var err error
-	if at.id == "" {
-		list, err = v.store.Rules(v.r.Context(), rulestore.Listing{Domain: at.domain, State: rulestore.Enforced})
+	if o.Rule == "" {
+		list, err = v.store.Rules(v.r.Context(), rulestore.Listing{Domain: o.Domain, State: rulestore.Enforced})
 	} else {
 		var one rulestore.Rule
-		one, err = v.store.Rule(v.r.Context(), at.domain, at.id)
+		one, err = v.store.Rule(v.r.Context(), o.Domain, o.Rule)
 		list = append(list, one)
 	}
 	if err != nil {
@@ -132,7 +133,7 @@ func (v *visit) ask(at place, percent int64, until time.Time) (*question, error)
 			q.More += len(was)
 			continue
 		}
-		text, err := (&rulestore.Override{Percent: percent}).Applied(r.Text)
+		text, err := o.Applied(r.Text)
 		if err != nil {
 			continue // the store says so when it is done
 		}
@@ -142,7 +143,7 @@ func (v *visit) ask(at place, percent int64, until time.Time) (*question, error)
 				continue
 			}
 			b := becomes{Name: was[j].Name, Was: was[j].Limit.String()}
-			if percent > 0 {
+			if o.Percent > 0 {
 				b.Is = is[j].Limit.String()
 			}
 			q.Limits = append(q.Limits, b)
