@@ -115,7 +115,7 @@ func requestOf(args []string, cost int64) (*rules.Request, error) {
 	return &rules.Request{Domain: args[0], Descriptors: []rules.Descriptor{d}}, nil
 }
 
-// askRules asks rules in this process. Of a request that no limit is for, stderr tells why.
+// askRules asks rules in this process. Where no limit is for a request, stderr tells why.
 func askRules(path string, stderr io.Writer) (checker, error) {
 	set, err := loadRules(path, stderr)
 	if err != nil {

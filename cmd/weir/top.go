@@ -133,7 +133,7 @@ func (o *top) onTerminal(ctx context.Context, d *daemonAt, in io.Reader, screen 
 }
 
 // ask asks the daemon once. line is its answer as it came.
-// Of a rule that is named it asks for all clients.
+// It asks for all clients of a rule that is named.
 func (o *top) ask(ctx context.Context, d *daemonAt, only topRule) (answer *httpapi.Top, line []byte, err error) {
 	q := url.Values{"n": {strconv.Itoa(o.clients)}}
 	if only == (topRule{}) {

@@ -91,32 +91,12 @@ func (c *charts) take() (all []rulestore.Traffic) {
 
 // keepCharts tells the rule database each Step what was counted, until ctx ends, and once more then.
 func (d *Daemon) keepCharts(ctx context.Context) {
-	said := ""
-	tell := func(ctx context.Context) {
-		failed := ""
-		if err := d.tellCharts(ctx); err != nil {
-			failed = err.Error()
+	d.keepTelling(ctx, offenders.Step, "traffic", func(within context.Context) error {
+		if ctx.Err() != nil { // it is the last time: what the next Step would have had
+			d.tickTraffic(time.Now())
 		}
-		if failed != "" && failed != said && ctx.Err() == nil {
-			d.config.Log.Warn("traffic can't be kept in the rule database; it is told again", "error", failed)
-		}
-		said = failed
-	}
-	forgot := time.Now()
-	every(offenders.Step, func(now time.Time) {
-		tell(ctx)
-		if store := d.feed.Store(); store != nil && now.Sub(forgot) >= forgetEvery {
-			forgot = now
-			within, stop := context.WithTimeout(ctx, chartTime)
-			_ = store.ForgetTraffic(within, now) // else in a minute
-			if n, err := store.TokensEnding(within, now); err == nil {
-				d.tokensEnding.Store(n)
-			}
-			stop()
-		}
-	})(ctx)
-	d.tickTraffic(time.Now())
-	tell(context.WithoutCancel(ctx))
+		return d.tellCharts(within)
+	})
 }
 
 // tellCharts tells the rule database what is untold.
@@ -144,22 +124,38 @@ func (d *Daemon) tellCharts(ctx context.Context) error {
 	return err
 }
 
-// chart is the traffic of a rule, or with "" of a domain, at all nodes of the rule database: a point for each step of the span until
-// now, also those without traffic.
-func (d *Daemon) chart(ctx context.Context, id offenders.ID, span time.Duration) (points []offenders.Point, step time.Duration, err error) {
+// chart is the traffic of a rule, or without one of a domain, at all nodes of the rule database.
+func (d *Daemon) chart(ctx context.Context, of offenders.Filter, span time.Duration) (offenders.Chart, error) {
 	store := d.feed.Store()
 	if store == nil {
-		return nil, 0, &rulestore.Error{Kind: rulestore.Unavailable, Text: "the rule database, which keeps the traffic of all nodes, can't be reached; try again later"}
+		return offenders.Chart{}, &rulestore.Error{Kind: rulestore.Unavailable, Text: "the rule database, which keeps the traffic of all nodes, can't be reached; try again later"}
 	}
 	ctx, stop := context.WithTimeout(ctx, chartTime)
 	defer stop()
 	_ = d.tellCharts(ctx) // else the last steps are those of the other nodes
 	now := time.Now()
-	step, told, err := store.Traffic(ctx, rulestore.Traffic{Domain: id.Domain, Rule: id.Rule, Shadow: id.Shadow}, span, now)
-	if err != nil {
-		return nil, 0, err
+	var chart offenders.Chart
+	for _, one := range []struct {
+		shadow bool
+		to     *[]offenders.Point
+	}{{false, &chart.Enforced}, {true, &chart.Shadow}} {
+		if one.shadow && of.Rule == "" { // the sum of a domain has both
+			continue
+		}
+		step, told, err := store.Traffic(ctx, rulestore.Traffic{Domain: of.Domain, Rule: of.Rule, Shadow: one.shadow}, span, now)
+		if err != nil {
+			return offenders.Chart{}, err
+		}
+		if chart.Step = step; !one.shadow || len(told) > 0 {
+			*one.to = pointsOf(told, now.Add(-span).Truncate(step), now, step)
+		}
 	}
-	for at := now.Add(-span).Truncate(step); at.Before(now); at = at.Add(step) {
+	return chart, nil
+}
+
+// pointsOf is a point for each step from one time to another, also for those without traffic.
+func pointsOf(told []rulestore.Traffic, from, to time.Time, step time.Duration) (points []offenders.Point) {
+	for at := from; at.Before(to); at = at.Add(step) {
 		p := offenders.Point{To: at.Add(step).UTC()}
 		for len(told) > 0 && !told[0].At.After(at) {
 			if told[0].At.Equal(at) {
@@ -169,7 +165,7 @@ func (d *Daemon) chart(ctx context.Context, id offenders.ID, span time.Duration)
 		}
 		points = append(points, p)
 	}
-	return points, step, nil
+	return points
 }
 
 // metrics tell what charts miss.

@@ -41,7 +41,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 		o.SignIn = d.signIn
 	}
 	if d.feed != nil {
-		o.Store, o.Changes, o.Chart = d.feed.Store, d.changes, d.chart
+		o.Store, o.Changes, o.Charts = d.feed.Store, d.changes, d.chart
 	}
 	return webui.New(o)
 }

@@ -195,7 +195,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	requests := httpapi.NewAdmin(explainer{d.limiter, d.storage.node}, d.reads, resets)
 	mux.Handle("/v1/explain", requests)
 	mux.Handle("/v1/reset", requests)
-	var chart offenders.Chart
+	var chart offenders.Charts
 	if d.feed != nil {
 		chart = d.chart
 	}

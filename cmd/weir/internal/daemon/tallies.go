@@ -17,8 +17,10 @@ const (
 	// tallyTime how long that may take.
 	tallyEvery = time.Second
 	tallyTime  = 5 * time.Second
-	// forgetEvery is how often tallies of versions that left shadow are erased.
-	forgetEvery = time.Minute
+	// tidyEvery is how often tallies of versions that left shadow, and old traffic, are erased, and tidyTime how long that may
+	// take.
+	tidyEvery = time.Minute
+	tidyTime  = 10 * time.Second
 	// talliedClients is how many clients of each kind a node tells of.
 	talliedClients = 50
 )
@@ -38,30 +40,44 @@ type tallyClients struct {
 	Denied, Passed offenders.Summary
 }
 
-// keepTelling tells the rule database what was counted of versions in shadow, until ctx ends, and once more then.
-func (d *Daemon) keepTelling(ctx context.Context) {
+// keepTallies tells the rule database what was counted of versions in shadow, until ctx ends, and once more then.
+func (d *Daemon) keepTallies(ctx context.Context) {
+	d.keepTelling(ctx, tallyEvery, "what was counted of versions in shadow", d.tellTallies)
+}
+
+// keepTelling tells the rule database something each step, until ctx ends, and once more then. The log says what can't be kept, once
+// for each reason.
+func (d *Daemon) keepTelling(ctx context.Context, step time.Duration, what string, tell func(context.Context) error) {
 	said := ""
-	tell := func(ctx context.Context) {
+	try := func(ctx context.Context) {
 		failed := ""
-		if err := d.tellTallies(ctx); err != nil {
+		if err := tell(ctx); err != nil {
 			failed = err.Error()
 		}
 		if failed != "" && failed != said && ctx.Err() == nil {
-			d.config.Log.Warn("what was counted of versions in shadow can't be kept in the rule database; it is told again", "error", failed)
+			d.config.Log.Warn(what+" can't be kept in the rule database; it is told again", "error", failed)
 		}
 		said = failed
 	}
-	forgot := time.Now()
-	every(tallyEvery, func(now time.Time) {
-		tell(ctx)
-		if store := d.feed.Store(); store != nil && now.Sub(forgot) >= forgetEvery {
-			forgot = now
-			within, stop := context.WithTimeout(ctx, tallyTime)
-			_ = store.Forget(within) // else in a minute
-			stop()
+	every(step, func(time.Time) { try(ctx) })(ctx)
+	try(context.WithoutCancel(ctx))
+}
+
+// keepTidy erases each minute what the rule database needs to keep no longer, and counts the tokens that end soon, until ctx ends.
+// What fails is tried again in a minute.
+func (d *Daemon) keepTidy(ctx context.Context) {
+	every(tidyEvery, func(now time.Time) {
+		store := d.feed.Store()
+		if store == nil {
+			return
+		}
+		within, stop := context.WithTimeout(ctx, tidyTime)
+		defer stop()
+		_, _ = store.Forget(within), store.ForgetTraffic(within, now)
+		if n, err := store.TokensEnding(within, now); err == nil {
+			d.tokensEnding.Store(n)
 		}
 	})(ctx)
-	tell(context.WithoutCancel(ctx))
 }
 
 // tellTallies adds what this node has counted to what others have.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -27,8 +26,8 @@ const (
 // NewTraffic makes the part of the admin listener that tells what rules have passed
 // and denied, and whom: GET /v1/top and GET /v1/series. name is what to say in
 // the place of a client's name, known whether there are such rules here, active what is active: it may be nil. reads is whose clients a
-// caller may read of: others are not told. chart is what all nodes have counted; nil: they share no rule database. A Gate belongs before it.
-func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, reads Reads, chart offenders.Chart, o Options) http.Handler {
+// caller may read of: others are not told. charts is what all nodes have counted; nil: they share no rule database. A Gate belongs before it.
+func NewTraffic(b *offenders.Book, name func(string) string, active func() *rules.Set, known func(offenders.Filter) bool, reads Reads, charts offenders.Charts, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/top or /v1/series"}
 	a.routes = routes(
@@ -40,30 +39,32 @@ func NewTraffic(b *offenders.Book, name func(string) string, active func() *rule
 			if q.span == "" {
 				return seriesOf(b, q, held), nil
 			}
-			return chartOf(ctx, chart, q, held)
+			return chartOf(ctx, charts, q, held)
 		})},
 	)
 	return a
 }
 
-func chartOf(ctx context.Context, chart offenders.Chart, q trafficQuery, held map[offenders.ID]*Override) (any, error) {
+func chartOf(ctx context.Context, charts offenders.Charts, q trafficQuery, held map[offenders.ID]*Override) (any, error) {
 	switch {
-	case chart == nil:
+	case charts == nil:
 		return nil, faultf("span: the traffic of all nodes is kept in the rule database, and this daemon has none: start it with --data, or leave span out for the last hour of this node")
 	case q.filter.Domain == "":
 		return nil, faultf("span: name a domain, too, or a domain and a rule")
 	}
 	span, _ := offenders.SpanOf(q.span)
-	out := trafficSeries{Nodes: "all"}
-	for _, shadow := range []bool{false, true} {
-		id := offenders.ID{Domain: q.filter.Domain, Rule: q.filter.Rule, Shadow: shadow}
-		points, step, err := chart(ctx, id, span.Of)
-		if err != nil {
-			return nil, &problem{http.StatusServiceUnavailable, err.Error()}
-		}
-		out.At, out.Step = time.Now().UTC(), int64(step/time.Second)
-		if !shadow || slices.ContainsFunc(points, func(p offenders.Point) bool { return p.Passed > 0 || p.Denied > 0 }) {
-			out.Series = append(out.Series, trafficHistory{trafficRuleOf(id, nil, held), points[0].To.Add(-step), points})
+	c, err := charts(ctx, q.filter, span.Of)
+	if err != nil {
+		return nil, &problem{http.StatusServiceUnavailable, err.Error()}
+	}
+	out := trafficSeries{At: time.Now().UTC(), Step: int64(c.Step / time.Second), Nodes: "all"}
+	for _, one := range []struct {
+		shadow bool
+		points []offenders.Point
+	}{{false, c.Enforced}, {true, c.Shadow}} {
+		if len(one.points) > 0 {
+			id := offenders.ID{Domain: q.filter.Domain, Rule: q.filter.Rule, Shadow: one.shadow}
+			out.Series = append(out.Series, trafficHistory{trafficRuleOf(id, nil, held), one.points[0].To.Add(-c.Step), one.points})
 		}
 	}
 	return out, nil

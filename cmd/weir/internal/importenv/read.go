@@ -24,7 +24,7 @@ type Environment struct {
 // Read reads an env file or a compose file.
 //
 // An env file has lines of NAME=VALUE, perhaps after export and with quotes around the value; empty lines and those that
-// begin with # say nothing. Lines of a compose list, - NAME=VALUE, may stand there, too. Of a compose file it is the environment
+// begin with # say nothing. Lines of a compose list, - NAME=VALUE, may stand there, too. From a compose file it takes the environment
 // of one service, with what its env_file has; service names it, or is empty where one service alone runs ratelimit. ${X}
 // and ${X:-Y} are resolved in environ.
 //

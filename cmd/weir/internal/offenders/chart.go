@@ -5,8 +5,15 @@ import (
 	"time"
 )
 
-// Chart is what all nodes have counted of a rule, or with "" of all rules of a domain, for a span of time until now, in steps.
-type Chart func(ctx context.Context, id ID, span time.Duration) (points []Point, step time.Duration, err error)
+// Chart is what all nodes have counted of a rule, or of all rules of a domain, for a span of time until now: a point for each step.
+type Chart struct {
+	Step time.Duration
+	// Enforced is while the rule was enforced, Shadow while it was not; nil: it always was. Of a domain all is in Enforced.
+	Enforced, Shadow []Point
+}
+
+// Charts reads the chart of a rule, or without one that of a domain.
+type Charts func(ctx context.Context, of Filter, span time.Duration) (Chart, error)
 
 // Spans are those of charts, by what they are called.
 func Spans() []Span {

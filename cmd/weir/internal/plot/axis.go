@@ -66,7 +66,7 @@ func (s scale) most(room px) int64 {
 }
 
 // powers makes a scale from the power at or below the least value to that at or above the
-// largest. Of powers of ten it also takes 2 and 5 times one, to end nearer to the values.
+// largest. On a scale of powers of ten it also takes 2 and 5 times one, to end nearer to the values.
 func (s scale) powers(room px, values []int64) scale {
 	const largest = 1 << 50
 	base := min(s.axis.Base, 1000)

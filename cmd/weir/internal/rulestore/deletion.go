@@ -132,7 +132,7 @@ func (t *tx) empty(ctx context.Context, name string) error {
 }
 
 // RestoreDomain brings a domain back as it was when it was taken away at a revision, or at 0 the last time: its owner, what it let others do, and
-// all its rules, active, disabled, in shadow and drafts. What was opened or tightened is not. It takes the role
+// all its rules, active, disabled, in shadow and drafts. Overrides don't come back. It takes the role
 // Admin for the team that owned it, and fails as Exists when there is a domain of this name again.
 func (s *Store) RestoreDomain(ctx context.Context, by Actor, name string, revision int64, reason string) (Domain, error) {
 	var now Domain

@@ -77,8 +77,8 @@ type Options struct {
 	// Report is how what is in shadow in a domain differs from what is active; nil:
 	// nothing runs there.
 	Report func(ctx context.Context, domain, rule string, version int64) *shadow.Report
-	// Chart tells what all nodes of the rule database have counted. Nil: there is none, and charts are of this node.
-	Chart offenders.Chart
+	// Charts tells what all nodes of the rule database have counted. Nil: there is none, and charts are of this node.
+	Charts offenders.Charts
 	// Explainer tells why.
 	Explainer Explainer
 	// Node is what to say of this node, and of others.

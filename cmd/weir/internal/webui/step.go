@@ -184,8 +184,8 @@ func (v *visit) showHistory(status int, at place, sent stepForm) error {
 func (v *visit) done(at place) (map[int64][]auditRow, error) {
 	events, err := v.store.Audit(v.r.Context(), rulestore.Audited{Domain: at.domain, Rule: at.id, Before: math.MaxInt64, History: true})
 	done := map[int64][]auditRow{}
-	newest := int64(0) // that was ever active, so far
-	for _, e := range slices.Backward(events) {
+	newest := int64(0)                          // that was ever active, so far
+	for _, e := range slices.Backward(events) { // the oldest first
 		row := rowOf(&e)
 		if e.Refused == "" && strings.HasPrefix(e.Action, "enforce") {
 			if e.Version < newest {
@@ -196,7 +196,10 @@ func (v *visit) done(at place) (map[int64][]auditRow, error) {
 			}
 			newest = max(newest, e.Version)
 		}
-		done[e.Version] = append([]auditRow{row}, done[e.Version]...)
+		done[e.Version] = append(done[e.Version], row)
+	}
+	for _, rows := range done {
+		slices.Reverse(rows)
 	}
 	return done, err
 }

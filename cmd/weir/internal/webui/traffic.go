@@ -118,13 +118,13 @@ func (p *Pages) trafficOf(top offenders.Top) *trafficOf {
 
 // chart is the one of a rule or a domain; without a rule database that of a rule at this node, and nil of a domain.
 func (v *visit) chart(of offenders.Filter, name string) (*chart, error) {
-	if v.pages.options.Chart == nil {
+	if v.pages.options.Charts == nil {
 		series, _ := v.pages.options.Book.Series(of, 1)
 		if of.Rule == "" || len(series) == 0 || len(series[0].Points) == 0 {
 			return nil, nil
 		}
 		c := new(chart)
-		c.draw(timeline("The last hour of this node", time.Hour, offenders.Step, series[0].Points, nil, nil, time.Now()))
+		c.draw(timeline("The last hour of this node", time.Hour, offenders.Chart{Step: offenders.Step, Enforced: series[0].Points}, nil, time.Now()))
 		return c, nil
 	}
 	shown, ok := offenders.SpanOf(cmp.Or(name, offenders.UsualSpan))
@@ -136,23 +136,15 @@ func (v *visit) chart(of offenders.Filter, name string) (*chart, error) {
 		at := Home + "traffic?" + url.Values{"domain": {of.Domain}, "rule": {of.Rule}, "span": {s.Name}}.Encode()
 		c.Spans = append(c.Spans, span{s.Name, at, s == shown})
 	}
-	ctx, id := v.r.Context(), offenders.ID{Domain: of.Domain, Rule: of.Rule}
-	points, step, err := v.pages.options.Chart(ctx, id, shown.Of)
+	read, err := v.pages.options.Charts(v.r.Context(), of, shown.Of)
 	if err != nil {
 		return nil, err
-	}
-	var unenforced []offenders.Point
-	if of.Rule != "" {
-		id.Shadow = true
-		if unenforced, _, err = v.pages.options.Chart(ctx, id, shown.Of); err != nil {
-			return nil, err
-		}
 	}
 	now := time.Now()
 	if c.Marks, c.More, err = v.marks(of, now.Add(-shown.Of)); err != nil {
 		return nil, err
 	}
-	c.draw(timeline("All nodes, "+spanWords(shown), shown.Of, step, points, unenforced, c.Marks, now))
+	c.draw(timeline("All nodes, "+spanWords(shown), shown.Of, read, c.Marks, now))
 	return c, nil
 }
 
@@ -211,25 +203,22 @@ func changesTraffic(e *rulestore.Event) bool {
 	return slices.Contains([]string{"enforce", "disable", "import", "open", "tighten", "override"}, action) || e.Action == "domain.delete" || e.Action == "domain.restore"
 }
 
-// timeline draws what was passed and denied by the enforced, and by the rules that were not enforced.
-func timeline(title string, span, step time.Duration, points, unenforced []offenders.Point, marks []change, now time.Time) plot.Picture {
+// timeline draws what was passed and denied, and what would have been denied while a rule was not enforced.
+func timeline(title string, span time.Duration, read offenders.Chart, marks []change, now time.Time) plot.Picture {
 	x := func(at time.Time) int64 { return max(at.Sub(now), -span).Microseconds() }
 	of := func(points []offenders.Point, value func(offenders.Point) int64) (line []plot.Point, any bool) {
 		for _, p := range points {
 			y := value(p)
-			line, any = append(line, plot.Point{X: x(p.To.Add(-step)), Y: y}), any || y > 0
+			line, any = append(line, plot.Point{X: x(p.To.Add(-read.Step)), Y: y}), any || y > 0
 		}
 		return line, any
 	}
-	passed := make([]offenders.Point, len(points))
-	copy(passed, points)
-	for i, p := range unenforced {
-		if i < len(passed) {
-			passed[i].Passed += p.Passed + p.Denied
-		}
+	passed := slices.Clone(read.Enforced)
+	for i, p := range read.Shadow {
+		passed[i].Passed += p.Passed + p.Denied
 	}
 	lines := plot.Lines{
-		X: plot.Axis{Name: "before now", Unit: plot.Micros, Min: -span.Microseconds(), Max: 0}, Y: plot.Axis{Name: "requests in " + about(step), Unit: plot.Events, Max: 1},
+		X: plot.Axis{Name: "before now", Unit: plot.Micros, Min: -span.Microseconds(), Max: 0}, Y: plot.Axis{Name: "requests in " + about(read.Step), Unit: plot.Events, Max: 1},
 	}
 	add := func(name string, points []offenders.Point, value func(offenders.Point) int64, always bool) {
 		if line, any := of(points, value); any || always {
@@ -237,13 +226,13 @@ func timeline(title string, span, step time.Duration, points, unenforced []offen
 		}
 	}
 	add("passed", passed, func(p offenders.Point) int64 { return p.Passed }, true)
-	add("denied", points, func(p offenders.Point) int64 { return p.Denied }, true)
-	add("would be denied", unenforced, func(p offenders.Point) int64 { return p.Denied }, false)
+	add("denied", read.Enforced, func(p offenders.Point) int64 { return p.Denied }, true)
+	add("would be denied", read.Shadow, func(p offenders.Point) int64 { return p.Denied }, false)
 	for i := len(marks) - 1; i >= 0; i-- {
 		lines.Marks = append(lines.Marks, plot.Mark{X: x(marks[i].At), Name: strconv.Itoa(marks[i].Number)})
 	}
 	return plot.Picture{
 		Name: "timeline", Title: title, Drawing: lines,
-		Description: "How many requests were passed and denied in each " + about(step) + ". Numbers mark changes, which are listed below.",
+		Description: "How many requests were passed and denied in each " + about(read.Step) + ". Numbers mark changes, which are listed below.",
 	}
 }

@@ -119,7 +119,7 @@ func build(t testing.TB, database bool) *house {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Changes, o.Chart = h.changes, hill
+		o.Changes, o.Charts = h.changes, hill
 		o.SignIn = h.store.Authenticate
 		o.Address = func(*http.Request) string { return "2001:db8::7" }
 		o.Wrong = func(*http.Request) { h.wrong.Add(1) }
@@ -141,17 +141,15 @@ func build(t testing.TB, database bool) *house {
 }
 
 // hill is a chart of traffic that swells and falls; of what is in shadow there is none.
-func hill(_ context.Context, id offenders.ID, span time.Duration) (points []offenders.Point, step time.Duration, err error) {
-	step = span / 90
+func hill(_ context.Context, _ offenders.Filter, span time.Duration) (offenders.Chart, error) {
+	c := offenders.Chart{Step: span / 90}
 	now := time.Now()
 	for i := range int64(90) {
-		p := offenders.Point{To: now.Add(-span + time.Duration(i+1)*step)}
-		if !id.Shadow {
-			p.Passed, p.Denied = min(i*(90-i), 1500), max(i*(90-i)-1500, 0)
-		}
-		points = append(points, p)
+		c.Enforced = append(c.Enforced, offenders.Point{
+			To: now.Add(-span + time.Duration(i+1)*c.Step), Passed: min(i*(90-i), 1500), Denied: max(i*(90-i)-1500, 0),
+		})
 	}
-	return points, step, nil
+	return c, nil
 }
 
 func root() rulestore.Actor {
