@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -130,20 +129,17 @@ func (o *auditPlace) printLines(out io.Writer, list []rulestore.Event) error {
 		}
 		return nil
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	table := newListing(out, true)
 	for i := range list {
 		e := &list[i]
 		why := e.Reason
 		if e.Refused != "" {
 			why += " (refused: " + e.Refused + ")"
 		}
-		_, err := fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Seq, e.At.Format(time.RFC3339), orDash(e.Actor), orDash(tokenOf(e)), orDash(e.Address),
+		table.row(strconv.FormatInt(e.Seq, 10), e.At.Format(time.RFC3339), orDash(e.Actor), orDash(tokenOf(e)), orDash(e.Address),
 			strings.TrimSpace(eventWords(e)+" "+terminal.Escape(strings.Trim(e.Domain+" "+e.Rule, " "))), terminal.Escape(strings.TrimSpace(why)))
-		if err != nil {
-			return err
-		}
 	}
-	return table.Flush()
+	return table.flush()
 }
 
 // tokenOf is the token of a line, with the teams for which it stands.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -140,7 +140,7 @@ of the deletion, the domain, its team and rules, when, by whom and why.`,
 
 // listDeletions prints the deletions that a query finds.
 func listDeletions(cmd *cobra.Command, api *ruleAPI, query url.Values, out io.Writer, asJSON bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	list := newListing(out, true)
 	return api.pages(cmd.Context(), ruleCall{method: http.MethodGet, path: []string{"deletions"}, query: query}, "before", func(a *ruleAnswer) error {
 		var page struct{ Deletions []json.RawMessage }
 		if err := a.into(&page); err != nil {
@@ -161,9 +161,9 @@ func listDeletions(cmd *cobra.Command, api *ruleAPI, query url.Values, out io.Wr
 			if x.Again {
 				again = "  (there is one of this name again)"
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s%s\n", x.Revision, terminal.Escape(x.Domain), terminal.Escape(x.Team), many(int(x.Rules), "rule"),
-				x.At.Format(time.RFC3339), terminal.Escape(x.Actor), terminal.Escape(x.Reason), again)
+			list.row(strconv.FormatInt(x.Revision, 10), terminal.Escape(x.Domain), terminal.Escape(x.Team), many(int(x.Rules), "rule"),
+				x.At.Format(time.RFC3339), terminal.Escape(x.Actor), terminal.Escape(x.Reason)+again)
 		}
-		return t.Flush()
+		return list.flush()
 	})
 }

@@ -55,13 +55,7 @@ func firstRule(t *testing.T, b *browsertest.Browser, axe string, view browsertes
 	d, token := serveData(t, data)
 	p := &person{b.Open(t, view, "http://"+d.admin+"/ui/"), d, token, axe}
 	p.look(t, "1-sign-in")
-	p.fill(t, "#token", token)
-	p.press(t, "Sign in")
-	p.follow(t, "New domain")
-	p.fill(t, "#name", "shop")
-	p.fill(t, "#team", "shop")
-	p.fill(t, "#reason", "our first domain")
-	p.press(t, "Make it")
+	p.firstDomain(t)
 	p.follow(t, "New rule")
 	p.fill(t, "#text", "- key: user\n  limits: [5/h]\n")
 	p.sees(t, "At most 9 in any 1h.") // the editor says so while it is written
@@ -97,6 +91,18 @@ func firstRule(t *testing.T, b *browsertest.Browser, axe string, view browsertes
 	p.files(t)
 	p.rollBack(t)
 	return p
+}
+
+// firstDomain signs in and makes the domain shop.
+func (p *person) firstDomain(t *testing.T) {
+	t.Helper()
+	p.fill(t, "#token", p.token)
+	p.press(t, "Sign in")
+	p.follow(t, "New domain")
+	p.fill(t, "#name", "shop")
+	p.fill(t, "#team", "shop")
+	p.fill(t, "#reason", "our first domain")
+	p.press(t, "Make it")
 }
 
 // incident tightens all rules of the domain, and ends that.

@@ -25,6 +25,17 @@ type bringsPages struct {
 	start func(t *testing.T, at, admin string)
 }
 
+// free is a free address of this machine, and the origin of pages behind the proxy there.
+func (p *bringsPages) free(t *testing.T) (at, origin string) {
+	t.Helper()
+	at = porttest.Free(t)
+	_, port, err := net.SplitHostPort(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, p.scheme + "://" + net.JoinHostPort(browsertest.Site, port)
+}
+
 // proxiesOfPages are those of the recipes, and some that are set up as people do without reading them.
 func proxiesOfPages() []bringsPages {
 	viaNginx := func(change ...string) func(*testing.T, string, string) {
@@ -121,12 +132,7 @@ func TestPagesBehindProxies(t *testing.T) {
 	for _, proxy := range proxiesOfPages() {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
-			at := porttest.Free(t)
-			_, port, err := net.SplitHostPort(at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			origin := proxy.scheme + "://" + net.JoinHostPort(browsertest.Site, port)
+			at, origin := proxy.free(t)
 			d, token := serveData(t, t.TempDir(), "--external-url", origin+"/")
 			if !strings.Contains(d.output.String(), "try: open "+origin+"/ui/ in a browser") {
 				t.Error(d.output)
@@ -238,14 +244,9 @@ func TestPagesWithoutExternalURL(t *testing.T) {
 	for _, proxy := range proxiesOfPages() {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
-			at := porttest.Free(t)
-			_, port, err := net.SplitHostPort(at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			at, origin := proxy.free(t)
 			d, token := serveData(t, t.TempDir())
 			proxy.start(t, at, d.admin)
-			origin := proxy.scheme + "://" + net.JoinHostPort(browsertest.Site, port)
 			for _, modern := range []bool{false, true} {
 				v := newVisitor(t, origin, modern)
 				a := v.post("/ui/sign-in", origin, url.Values{"token": {token}})
@@ -263,22 +264,11 @@ func TestBrowserBehindProxies(t *testing.T) {
 	b := browsertest.Start(t)
 	for _, proxy := range proxiesOfPages() {
 		t.Run(proxy.name, func(t *testing.T) {
-			at := porttest.Free(t)
-			_, port, err := net.SplitHostPort(at)
-			if err != nil {
-				t.Fatal(err)
-			}
-			origin := proxy.scheme + "://" + net.JoinHostPort(browsertest.Site, port)
+			at, origin := proxy.free(t)
 			d, token := serveData(t, t.TempDir(), "--external-url", origin)
 			proxy.start(t, at, d.admin)
 			p := &person{b.Open(t, browsertest.Views()[0], origin), d, token, ""}
-			p.fill(t, "#token", token)
-			p.press(t, "Sign in")
-			p.follow(t, "New domain")
-			p.fill(t, "#name", "shop")
-			p.fill(t, "#team", "shop")
-			p.fill(t, "#reason", "our first domain")
-			p.press(t, "Make it")
+			p.firstDomain(t)
 			p.sees(t, "The domain is there")
 			p.click(t, `form[action="/ui/sign-out"] button`)
 			p.sees(t, "The first start of the daemon has printed where it left one.")

@@ -58,7 +58,7 @@ func listDomains(c *call) (answer, error) {
 		return answer{}, err
 	}
 	list := c.fromFiles(c.query["team"], c.query["after"])
-	overrides, err := overridesOf(c, found, func(d *rulestore.Domain) string { return d.Name })
+	overrides, err := rulestore.OverridesOf(c.r.Context(), c.store, found, func(d *rulestore.Domain) string { return d.Name })
 	if err != nil {
 		return answer{}, err
 	}
@@ -79,14 +79,6 @@ func listDomains(c *call) (answer, error) {
 		next = found[most-1].Name
 	}
 	return answer{body: page("domains", list, next)}, nil
-}
-
-// overridesOf is the active overrides of the domains of a list that is sorted by them.
-func overridesOf[T any](c *call, list []T, domain func(*T) string) (map[string]rulestore.Overrides, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return c.store.Overrides(c.r.Context(), domain(&list[0]), domain(&list[len(list)-1]))
 }
 
 // fromFiles is the domains that come from files; they belong to no team.

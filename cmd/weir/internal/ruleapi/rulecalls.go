@@ -82,7 +82,7 @@ func listRules(c *call) (answer, error) {
 
 // rulesOf is rules that are sorted by their domains, with what holds for each.
 func (c *call) rulesOf(found []rulestore.Rule) ([]Rule, error) {
-	overrides, err := overridesOf(c, found, func(r *rulestore.Rule) string { return r.Domain })
+	overrides, err := rulestore.OverridesOf(c.r.Context(), c.store, found, func(r *rulestore.Rule) string { return r.Domain })
 	list := make([]Rule, 0, len(found)) // not nil, which would be null
 	for _, r := range found {
 		list = append(list, ruleOf(r, overrides[r.Domain]))

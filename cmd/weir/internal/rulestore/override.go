@@ -199,11 +199,14 @@ func (o *Override) words() string {
 	return words
 }
 
-// Overrides are the active ones of the domains from one name to another, by domain.
-func (s *Store) Overrides(ctx context.Context, from, to string) (map[string]Overrides, error) {
+// OverridesOf is the active overrides of the domains of a list that is sorted by them, by domain.
+func OverridesOf[T any](ctx context.Context, s *Store, list []T, domain func(*T) string) (map[string]Overrides, error) {
 	at := map[string]Overrides{}
+	if len(list) == 0 {
+		return at, nil
+	}
 	err := eachOverride(ctx, s.read, func(o Override) { at[o.Domain] = append(at[o.Domain], o) },
-		`domain >= $1 AND domain <= $2 AND ends > $3`, printable(from, MaxName+1), printable(to, MaxName+1), time.Now().UnixMicro())
+		`domain >= $1 AND domain <= $2 AND ends > $3`, domain(&list[0]), domain(&list[len(list)-1]), time.Now().UnixMicro())
 	return at, s.failed(err)
 }
 

@@ -97,10 +97,10 @@ func (v *visit) databaseDomains(behind string) (rows []domainRow, err error) {
 		return nil, nil
 	}
 	list, err := v.store.Domains(v.r.Context(), "", behind, pageSize+1)
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	overrides, err := v.store.Overrides(v.r.Context(), list[0].Name, list[len(list)-1].Name)
+	overrides, err := rulestore.OverridesOf(v.r.Context(), v.store, list, func(d *rulestore.Domain) string { return d.Name })
 	for _, d := range list {
 		rows = append(rows, domainRow{Name: d.Name, Team: d.Team, Source: fromDatabase, Rules: d.Rules, Holds: holdsOf(overrides[d.Name])})
 	}
@@ -255,10 +255,10 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 		Domain: page.Domain, State: rulestore.State(page.State), Search: page.Search,
 		BehindDomain: v.query("behind_domain"), Behind: v.query("behind"), Limit: pageSize + 1,
 	})
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	overrides, err := v.store.Overrides(v.r.Context(), list[0].Domain, list[len(list)-1].Domain)
+	overrides, err := rulestore.OverridesOf(v.r.Context(), v.store, list, func(r *rulestore.Rule) string { return r.Domain })
 	if err != nil {
 		return nil, err
 	}
