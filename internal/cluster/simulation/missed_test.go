@@ -29,7 +29,8 @@ func TestMissed(t *testing.T) {
 						{From: 1500 * ms, To: healed, Deaf: pair(a, m)},
 						{From: healed + 900*ms, To: time.Minute, Deaf: pair(a, m)},
 						{From: healed, To: healed + deaf, Deaf: oneWay(m, b)},
-						{From: 4000 * ms, To: 4400 * ms, Deaf: oneWay(b, m)}, {From: 5000 * ms, To: 5400 * ms, Deaf: oneWay(b, m)},
+						{From: 4000 * ms, To: 4400 * ms, Deaf: oneWay(b, m)},
+						{From: 5000 * ms, To: 5400 * ms, Deaf: oneWay(b, m)},
 					},
 				}
 				if leaves > 0 {

@@ -97,10 +97,12 @@ func (d *Daemon) published(n rulefeed.News) {
 
 // databaseMetric tells which revision is active.
 func (d *Daemon) databaseMetric() []prometheus.Metric {
-	return []prometheus.Metric{telemetry.Gauge("weir_rules_database_revision",
-		"Revision of the rule database that is active on this node; 0 when the node uses its local copy, or nothing was "+
-			"changed yet.", max(d.revisionHere(), 0)),
-		telemetry.Gauge("weir_tokens_ending", "Tokens of the rule database that end within 14 days.", d.tokensEnding.Load())}
+	return []prometheus.Metric{
+		telemetry.Gauge("weir_rules_database_revision",
+			"Revision of the rule database that is active on this node; 0 when the node uses its local copy, or nothing was "+
+				"changed yet.", max(d.revisionHere(), 0)),
+		telemetry.Gauge("weir_tokens_ending", "Tokens of the rule database that end within 14 days.", d.tokensEnding.Load()),
+	}
 }
 
 // databaseResult is the result of a reload as metrics have it.

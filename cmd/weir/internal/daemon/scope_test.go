@@ -97,8 +97,11 @@ func TestReadingIsBoundToTeams(t *testing.T) {
 				}
 				named := "domain=" + domain + "&rule=" + url.QueryEscape(rule)
 				for _, one := range []struct{ method, path, body string }{
-					{http.MethodGet, "/v1/top?" + named, ""}, {http.MethodGet, "/v1/series?" + named, ""}, {http.MethodGet, "/v1/top?rule=" + rule, ""},
-					{http.MethodGet, "/v1/explain?id=" + denials[rule], ""}, {http.MethodPost, "/v1/explain", request(domain, key)},
+					{http.MethodGet, "/v1/top?" + named, ""},
+					{http.MethodGet, "/v1/series?" + named, ""},
+					{http.MethodGet, "/v1/top?rule=" + rule, ""},
+					{http.MethodGet, "/v1/explain?id=" + denials[rule], ""},
+					{http.MethodPost, "/v1/explain", request(domain, key)},
 				} {
 					status, body := ask(team, one.method, one.path, one.body)
 					if status != want || status == http.StatusForbidden && (strings.Contains(body, "secret") || !strings.Contains(body, `token of the domain's team`)) {
