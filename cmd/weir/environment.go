@@ -60,7 +60,7 @@ func (from fromEnvironment) named(err error) error {
 		}
 		return bad
 	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // likewise
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
 		for _, one := range all.Unwrap() {
 			errs = append(errs, from.named(one))

@@ -91,11 +91,13 @@ func (c *charts) take() (all []rulestore.Traffic) {
 
 // keepCharts tells the rule database each Step what was counted, until ctx ends, and once more then.
 func (d *Daemon) keepCharts(ctx context.Context) {
-	d.keepTelling(ctx, offenders.Step, "traffic", func(within context.Context) error {
+	keepTelling(ctx, offenders.Step, func(within context.Context) error {
 		if ctx.Err() != nil { // it is the last time: what the next Step would have had
 			d.tickTraffic(time.Now())
 		}
 		return d.tellCharts(within)
+	}, func(failed string) {
+		d.config.Log.Warn("traffic can't be kept in the rule database; it is told again", "error", failed)
 	})
 }
 

@@ -42,12 +42,14 @@ type tallyClients struct {
 
 // keepTallies tells the rule database what was counted of versions in shadow, until ctx ends, and once more then.
 func (d *Daemon) keepTallies(ctx context.Context) {
-	d.keepTelling(ctx, tallyEvery, "what was counted of versions in shadow", d.tellTallies)
+	keepTelling(ctx, tallyEvery, d.tellTallies, func(failed string) {
+		d.config.Log.Warn("what was counted of versions in shadow can't be kept in the rule database; it is told again", "error", failed)
+	})
 }
 
-// keepTelling tells the rule database something each step, until ctx ends, and once more then. The log says what can't be kept, once
-// for each reason.
-func (d *Daemon) keepTelling(ctx context.Context, step time.Duration, what string, tell func(context.Context) error) {
+// keepTelling tells the rule database something each step, until ctx ends, and once more then. It calls warn when that fails, once for
+// each reason.
+func keepTelling(ctx context.Context, step time.Duration, tell func(context.Context) error, warn func(failed string)) {
 	said := ""
 	try := func(ctx context.Context) {
 		failed := ""
@@ -55,7 +57,7 @@ func (d *Daemon) keepTelling(ctx context.Context, step time.Duration, what strin
 			failed = err.Error()
 		}
 		if failed != "" && failed != said && ctx.Err() == nil {
-			d.config.Log.Warn(what+" can't be kept in the rule database; it is told again", "error", failed)
+			warn(failed)
 		}
 		said = failed
 	}

@@ -70,7 +70,8 @@ func proxiesOfPages() []bringsPages {
 			p := start(t, cmd)
 			p.listening(t, at)
 			eventually(t, "Caddy makes no certificate", func() bool {
-				c, err := tls.Dial("tcp", at, &tls.Config{ServerName: browsertest.Site, InsecureSkipVerify: true})
+				dialer := tls.Dialer{Config: &tls.Config{ServerName: browsertest.Site, InsecureSkipVerify: true}}
+				c, err := dialer.DialContext(t.Context(), "tcp", at)
 				return err == nil && c.Close() == nil
 			})
 		}},

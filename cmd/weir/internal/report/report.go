@@ -131,12 +131,6 @@ func (r Report) believers() []*sim.Trial {
 	return slices.DeleteFunc(slices.Clone(r.Result.Trials), func(t *sim.Trial) bool { return !t.Figures.Believes || t.Series.Believed == nil })
 }
 
-// oneTruth is whether the same was asked of all: clients that ask again make it
-// differ, and limits of several periods.
-func oneTruth(trials []*sim.Trial) bool {
-	return !slices.ContainsFunc(trials, func(t *sim.Trial) bool { return !slices.Equal(t.Series.True, trials[0].Series.True) })
-}
-
 // points are a series over time, in microseconds from its start. The last value
 // holds to the end.
 func (r Report) points(values []int64) []plot.Point {
