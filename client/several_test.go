@@ -104,6 +104,8 @@ func TestStandIn(t *testing.T) {
 	}
 	asks := ask("exact", "k", "300/day fixed-window anchored") // of exactly
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		// A slow machine may have made one seem away: then another stands in already.
+		until(t, "all daemons", func() bool { return s.Stats().Away == 0 })
 		was := first()
 		if err := was.Process.Signal(signal); err != nil {
 			t.Fatal(err)
