@@ -194,6 +194,16 @@ CREATE TABLE unreviewed (
 `, `
 ALTER TABLE domains ADD COLUMN public BIGINT NOT NULL DEFAULT 0; -- 1: every token may read its clients
 ALTER TABLE deletions ADD COLUMN public BIGINT NOT NULL DEFAULT 0; -- as the domain had it
+`, `
+CREATE TABLE sessions (
+	id     TEXT PRIMARY KEY, -- SHA-256 of what the browser shows, in hex
+	token  TEXT NOT NULL, -- the ID of the one that was shown; empty: that is in a file
+	proof  TEXT NOT NULL, -- by which a node knows that its file has the token
+	made   BIGINT NOT NULL, -- time
+	seen   BIGINT NOT NULL, -- time of the last request, to a minute
+	notice TEXT NOT NULL -- to be said on the next page
+);
+CREATE INDEX sessions_seen ON sessions (seen);
 `}
 }
 

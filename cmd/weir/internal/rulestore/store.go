@@ -19,7 +19,7 @@ type Store struct {
 	told        *bell
 	dir         string       // of SQLite; empty: it is PostgreSQL
 	claim       *sql.DB      // that holds the lock of Claim, or nil
-	unused      atomic.Int64 // when the use of a token could not be written down, in microseconds; 0: it always could
+	unused      atomic.Int64 // when the use of a token or session could not be written down, in microseconds; 0: it always could
 }
 
 // dialect is where SQLite and PostgreSQL differ.
@@ -27,7 +27,7 @@ type dialect struct {
 	types    *strings.Replacer     // of a schema's types
 	snapshot sql.IsolationLevel    // that reads one moment
 	clock    string                // the time now, in microseconds since 1970
-	lock     string                // makes a migration be alone; empty: it is
+	lock     string                // makes a migration, or a sign-in, be alone; empty: it is
 	notify   string                // tells other nodes of a change; empty: there are none
 	explain  func(err error) error // makes an *Error of the database's own
 	guard    string                // has the database refuse to change lines of the audit

@@ -72,6 +72,9 @@ func TestStores(t *testing.T) {
 		{"names of actors", testNames},
 		{"traffic", testTraffic},
 		{"scope", testScope},
+		{"sessions", testSessions},
+		{"notices", testNotices},
+		{"many sessions", testManySessions},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {

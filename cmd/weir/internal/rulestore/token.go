@@ -47,7 +47,7 @@ func endsSoon(expires, now time.Time) bool {
 // EndNotice is how long before it ends a token is told to.
 const EndNotice = 14 * 24 * time.Hour
 
-// usedEvery is how often the use of a token is written down, and usedTime how long that may take: then it is left out.
+// usedEvery is how often the use of a token is written down, and usedTime how long that may take, and as long for a session: then it is left out.
 const (
 	usedEvery = 10 * time.Minute
 	usedTime  = time.Second
@@ -266,16 +266,22 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 // letIn is the holder of a token that counts, and writes down that it was used.
 func (s *Store) letIn(ctx context.Context, k *Token, now time.Time) (Actor, error) {
 	by, err := k.holder(now)
-	// A database that can't be written to is not asked again for every request.
-	if since := now.Sub(k.Used); err != nil || since < usedEvery || now.UnixMicro()-s.unused.Load() < time.Minute.Microseconds() {
-		return by, err
+	if err == nil && now.Sub(k.Used) >= usedEvery {
+		s.note(ctx, now, `UPDATE tokens SET used = $1 WHERE id = $2 AND used < $1`, now.UnixMicro(), k.ID)
+	}
+	return by, err
+}
+
+// note writes down that something was used, or leaves it out: a database that can't be written to is not asked again for every request.
+func (s *Store) note(ctx context.Context, now time.Time, statement string, args ...any) {
+	if now.UnixMicro()-s.unused.Load() < time.Minute.Microseconds() {
+		return
 	}
 	ctx, stop := context.WithTimeout(ctx, usedTime)
 	defer stop()
-	if _, err := s.write.ExecContext(ctx, `UPDATE tokens SET used = $1 WHERE id = $2 AND used < $1`, now.UnixMicro(), k.ID); err != nil {
+	if _, err := s.write.ExecContext(ctx, statement, args...); err != nil {
 		s.unused.Store(now.UnixMicro())
 	}
-	return by, nil
 }
 
 // TokensEnding is how many tokens count at now, and end within EndNotice.
