@@ -40,6 +40,16 @@ func (s *Secrets) Has(secret []byte) bool {
 	return found == 1
 }
 
+// Any is whether one of them has a SHA-256 sum that is meant.
+func (s *Secrets) Any(is func(sum [sha256.Size]byte) bool) bool {
+	for _, one := range s.Value() {
+		if is(one) {
+			return true
+		}
+	}
+	return false
+}
+
 func readSecrets(texts [][]byte, _ time.Time) ([]digest, error) {
 	lines, err := secretLines(texts[0], 0)
 	if err != nil {

@@ -49,6 +49,8 @@ type Daemon struct {
 	charts  charts
 	// tokensEnding is how many tokens of the rule database end soon, as of the last minute.
 	tokensEnding atomic.Int64
+	// sessions is how many people are signed in at the pages of all nodes, likewise.
+	sessions atomic.Int64
 	// clientName is what to say in the place of a client's name.
 	clientName func(string) string
 	usage      *usagelog.Log // nil: usage is not logged

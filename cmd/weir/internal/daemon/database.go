@@ -102,6 +102,7 @@ func (d *Daemon) databaseMetric() []prometheus.Metric {
 			"Revision of the rule database that is active on this node; 0 when the node uses its local copy, or nothing was "+
 				"changed yet.", max(d.revisionHere(), 0)),
 		telemetry.Gauge("weir_tokens_ending", "Tokens of the rule database that end within 14 days.", d.tokensEnding.Load()),
+		telemetry.Gauge("weir_sessions", "Sessions at the pages, on all nodes of the rule database, to a minute.", d.sessions.Load()),
 	}
 }
 

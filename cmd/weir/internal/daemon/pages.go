@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -38,7 +39,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 		Rules: d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.needsToken() {
-		o.SignIn = d.signIn
+		o.SignIn, o.FileToken = d.signIn, d.fileToken
 	}
 	if d.feed != nil {
 		o.Store, o.Changes, o.Charts = d.feed.Store, d.changes, d.chart
@@ -190,6 +191,11 @@ func (d *Daemon) signIn(ctx context.Context, token string) (rulestore.Actor, err
 		return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unavailable, Text: "the rule database, which knows the tokens, can't be reached; sign in with one of the file of --admin-token-file"}
 	}
 	return store.Authenticate(ctx, token)
+}
+
+// fileToken is who holds a token of the file that opens the listener, whose SHA-256 sum is meant.
+func (d *Daemon) fileToken(is func(sum [sha256.Size]byte) bool) (rulestore.Actor, bool) {
+	return fileAdmin(), d.keys.tokens != nil && d.keys.tokens.Any(is)
 }
 
 // isPage is whether a request is for the pages, which ask for a token themselves.

@@ -17,8 +17,8 @@ const (
 	// tallyTime how long that may take.
 	tallyEvery = time.Second
 	tallyTime  = 5 * time.Second
-	// tidyEvery is how often tallies of versions that left shadow, and old traffic, are erased, and tidyTime how long that may
-	// take.
+	// tidyEvery is how often tallies of versions that left shadow, old traffic, and sessions that are over are erased, and tidyTime how
+	// long that may take.
 	tidyEvery = time.Minute
 	tidyTime  = 10 * time.Second
 	// talliedClients is how many clients of each kind a node tells of.
@@ -65,7 +65,7 @@ func keepTelling(ctx context.Context, step time.Duration, tell func(context.Cont
 	try(context.WithoutCancel(ctx))
 }
 
-// keepTidy erases each minute what the rule database needs to keep no longer, and counts the tokens that end soon, until ctx ends.
+// keepTidy erases each minute what the rule database needs to keep no longer, and counts sessions and the tokens that end soon, until ctx ends.
 // What fails is tried again in a minute.
 func (d *Daemon) keepTidy(ctx context.Context) {
 	every(tidyEvery, func(now time.Time) {
@@ -78,6 +78,9 @@ func (d *Daemon) keepTidy(ctx context.Context) {
 		_, _ = store.Forget(within), store.ForgetTraffic(within, now)
 		if n, err := store.TokensEnding(within, now); err == nil {
 			d.tokensEnding.Store(n)
+		}
+		if n, err := store.ForgetSessions(within, now); err == nil {
+			d.sessions.Store(n)
 		}
 	})(ctx)
 }

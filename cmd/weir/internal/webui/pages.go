@@ -2,6 +2,7 @@ package webui
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
 	"html/template"
 	"log/slog"
@@ -43,6 +44,8 @@ type Options struct {
 	// SignIn is who holds a token; it fails with an *rulestore.Error. Nil: nobody
 	// has to sign in, and all who reach the listener may read.
 	SignIn func(ctx context.Context, token string) (rulestore.Actor, error)
+	// FileToken is who holds the token of a file whose SHA-256 sum is meant; false: the file has none such. Nil: there is no file.
+	FileToken func(is func(sum [sha256.Size]byte) bool) (rulestore.Actor, bool)
 	// Scope is whose clients an actor may read of; of one that is nobody, where nobody has to
 	// sign in.
 	Scope func(context.Context, rulestore.Actor) (*scope.Scope, error)

@@ -140,7 +140,7 @@ func (v *visit) csrf() string {
 	if v.session == nil {
 		return ""
 	}
-	return v.session.csrf
+	return v.session.csrf()
 }
 
 // number is a number of a form; what is none is 0, which no thing has.

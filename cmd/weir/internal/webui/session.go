@@ -1,111 +1,224 @@
 package webui
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
+	"encoding/hex"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
-const (
-	// maxSessions is how many there are at a time. One more ends the one that was
-	// silent the longest.
-	maxSessions = 1024
-	sessionLife = 12 * time.Hour
-	sessionIdle = time.Hour // without a request
-)
+// endedTold is for how long a browser shows a session that is over, so that the page to sign in can say so.
+const endedTold = 24 * time.Hour
 
-// session is somebody who has signed in. A session is asked for its token's
-// holder at each request, so that one that was revoked ends it.
+// session is that of a request. The rule database keeps it, so that all nodes know it; where there is none, or it is away when
+// somebody signs in with a token of a file, this node does.
 type session struct {
-	token string
-	csrf  string // what its forms must bring along
-	made  time.Time
+	rulestore.Session
 
-	// Guarded by sessions.mu.
-	seen   time.Time
-	notice string // to be said on the next page
+	secret string // that the browser shows
+	here   bool   // this node alone keeps it
 }
 
-// sessions are all of them, by a hash of their ids: a program that reads the map can act for
-// nobody.
+// sealed is a sum that nobody can make without the session's secret.
+func sealed(secret string, what []byte) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write(what)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// csrf is the word that forms of the session bring along.
+func (one *session) csrf() string { return sealed(one.secret, []byte("csrf")) }
+
+// ours is whether a form comes from a page of this session.
+func (one *session) ours(csrf string) bool { return hmac.Equal([]byte(csrf), []byte(one.csrf())) }
+
+// begin makes a session of somebody who has shown a token, and gives its secret.
+func (v *visit) begin(by rulestore.Actor, token string) (secret string, err error) {
+	secret = rand.Text()
+	now := time.Now()
+	one := rulestore.Session{ID: rulestore.SessionID(secret), Token: by.Token, Made: now, Seen: now}
+	if by.Token == "" {
+		// What is kept shows only to who has the session's secret, too, which token it is.
+		sum := sha256.Sum256([]byte(token))
+		one.Proof = sealed(secret, sum[:])
+	}
+	if v.store != nil {
+		err := v.store.BeginSession(v.r.Context(), one)
+		if err == nil || by.Token != "" {
+			return secret, err
+		}
+	}
+	v.pages.sessions.begin(one)
+	return secret, nil
+}
+
+// find finds the session of a request, and who it is of. It fails as rulestore.Unknown where there is none that goes on.
+func (v *visit) find(now time.Time) error {
+	secret := v.pages.secret(v.r)
+	if secret == "" {
+		return rulestore.Ended()
+	}
+	one, by, err := v.kept(secret, now)
+	if err == nil && one.Token == "" {
+		by, err = v.pages.fileToken(one)
+	}
+	if err != nil {
+		return err
+	}
+	by.Address = v.pages.options.Address(v.r)
+	v.session, v.actor = one, by
+	return nil
+}
+
+// kept is the session with a secret as it is kept, and who holds its token; of a token of a file, nobody.
+func (v *visit) kept(secret string, now time.Time) (one *session, by rulestore.Actor, err error) {
+	one = &session{secret: secret}
+	id := rulestore.SessionID(secret)
+	if one.Session, one.here = v.pages.sessions.find(id, now); one.here {
+		return one, by, nil
+	}
+	if v.pages.options.Store == nil {
+		return nil, by, rulestore.Ended()
+	}
+	if v.store == nil {
+		return nil, by, unsure()
+	}
+	one.Session, by, err = v.store.Session(v.r.Context(), id, now)
+	if err != nil && kindOf(err) == rulestore.Unavailable {
+		err = unsure()
+	}
+	return one, by, err
+}
+
+// unsure is told to who may have signed in, without what the database says of itself: anybody can send a cookie.
+func unsure() error {
+	return &fault{http.StatusServiceUnavailable, "The rule database, which knows who has signed in, does not answer now. You have not been signed out: load the page again when it is back. The log of the daemon says what is wrong."}
+}
+
+// fileToken is who holds the token of the file that a session was begun with, if this node's file has it now.
+func (p *Pages) fileToken(one *session) (rulestore.Actor, error) {
+	if p.options.FileToken != nil {
+		by, ok := p.options.FileToken(func(sum [sha256.Size]byte) bool {
+			return hmac.Equal([]byte(one.Proof), []byte(sealed(one.secret, sum[:])))
+		})
+		if ok {
+			return by, nil
+		}
+	}
+	return rulestore.Actor{}, &rulestore.Error{Kind: rulestore.Unknown, Text: "its token is not in the file of --admin-token-file of this node"}
+}
+
+// end ends the session of a request, if there is one, on all nodes.
+func (v *visit) end() error {
+	id := rulestore.SessionID(v.pages.secret(v.r))
+	v.pages.sessions.end(id)
+	if v.store == nil {
+		return nil
+	}
+	return v.store.EndSession(v.r.Context(), id)
+}
+
+// tell keeps something to be said on the next page. What it tells of is done, and stays done where nobody can be told.
+func (v *visit) tell(notice string) {
+	if v.session.here {
+		v.pages.sessions.tell(v.session.ID, notice)
+	} else if v.store != nil {
+		_ = v.store.Notify(v.r.Context(), v.session.ID, notice)
+	}
+}
+
+// told gives what is to be said, once.
+func (v *visit) told() string {
+	notice := v.session.Notice
+	switch {
+	case notice == "":
+	case v.session.here:
+		v.pages.sessions.tell(v.session.ID, "")
+	default:
+		if first, err := v.store.Notified(v.r.Context(), &v.session.Session); err == nil && !first {
+			return ""
+		}
+	}
+	return notice
+}
+
+// sessions are those that this node alone keeps, by their IDs: a program that reads the map can act for nobody.
 type sessions struct {
 	mu   sync.Mutex
-	byID map[[sha256.Size]byte]*session
+	byID map[string]*rulestore.Session
 }
 
-func newSessions() *sessions { return &sessions{byID: map[[sha256.Size]byte]*session{}} }
+func newSessions() *sessions { return &sessions{byID: map[string]*rulestore.Session{}} }
 
-// begin makes a session and its id.
-func (s *sessions) begin(token string, now time.Time) (id string) {
-	id = rand.Text()
+// begin keeps a session.
+func (s *sessions) begin(one rulestore.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.makeRoom(now)
-	s.byID[sha256.Sum256([]byte(id))] = &session{token: token, csrf: rand.Text(), made: now, seen: now}
-	return id
+	s.makeRoom(one.Made)
+	s.byID[one.ID] = &one
 }
 
 // makeRoom ends the sessions whose time is over, and one more if there would be
 // too many.
 func (s *sessions) makeRoom(now time.Time) {
-	var last [sha256.Size]byte
-	var silent *session
-	for key, one := range s.byID {
-		if one.over(now) {
-			delete(s.byID, key)
+	var silent *rulestore.Session
+	for id, one := range s.byID {
+		if one.Over(now) {
+			delete(s.byID, id)
 			continue
 		}
-		if silent == nil || one.seen.Before(silent.seen) {
-			last, silent = key, one
+		if silent == nil || one.Seen.Before(silent.Seen) {
+			silent = one
 		}
 	}
-	if len(s.byID) >= maxSessions {
-		delete(s.byID, last)
+	if len(s.byID) >= rulestore.MaxSessions {
+		delete(s.byID, silent.ID)
 	}
 }
 
-func (one *session) over(now time.Time) bool {
-	return now.Sub(one.made) >= sessionLife || now.Sub(one.seen) >= sessionIdle
-}
-
-// find is the session with an id, or nil.
-func (s *sessions) find(id string, now time.Time) *session {
-	key := sha256.Sum256([]byte(id))
+// find is the session with an ID, if there is one.
+func (s *sessions) find(id string, now time.Time) (rulestore.Session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.byID[key]
+	one := s.byID[id]
 	if one == nil {
-		return nil
+		return rulestore.Session{}, false
 	}
-	if one.over(now) {
-		delete(s.byID, key)
-		return nil
+	if one.Over(now) {
+		delete(s.byID, id)
+		return rulestore.Session{}, false
 	}
-	one.seen = now
-	return one
+	one.Seen = now
+	return *one, true
 }
 
-// end ends the session with an id, if there is one.
+// end ends the session with an ID, if there is one.
 func (s *sessions) end(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byID, sha256.Sum256([]byte(id)))
+	delete(s.byID, id)
 }
 
-// ours is whether a form comes from a page of this session.
-func (one *session) ours(csrf string) bool {
-	return subtle.ConstantTimeCompare([]byte(csrf), []byte(one.csrf)) == 1
+// tell keeps something to be said on the next page.
+func (s *sessions) tell(id, notice string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.byID[id]; one != nil {
+		one.Notice = notice
+	}
 }
 
 // cookie is that of a session. Under TLS, of this daemon or of a proxy before it, its name makes
 // browsers refuse one that another host, or a connection without TLS, has planted.
-func (p *Pages) cookie(r *http.Request, id string) *http.Cookie {
+func (p *Pages) cookie(r *http.Request, secret string) *http.Cookie {
 	c := &http.Cookie{
-		Name: "weir", Value: id, Path: Home, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		MaxAge: int(sessionLife / time.Second),
+		Name: "weir", Value: secret, Path: Home, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		MaxAge: int((rulestore.SessionLife + endedTold) / time.Second),
 	}
 	if r.TLS != nil || p.options.Secure {
 		c.Name, c.Path, c.Secure = "__Host-weir", "/", true
@@ -113,27 +226,11 @@ func (p *Pages) cookie(r *http.Request, id string) *http.Cookie {
 	return c
 }
 
-// sessionID is the id that a request shows; empty: none.
-func (p *Pages) sessionID(r *http.Request) string {
+// secret is the secret of a session that a request shows; empty: none.
+func (p *Pages) secret(r *http.Request) string {
 	c, err := r.Cookie(p.cookie(r, "").Name)
 	if err != nil {
 		return ""
 	}
 	return c.Value
-}
-
-// tell keeps something to be said on the next page.
-func (s *sessions) tell(one *session, notice string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one.notice = notice
-}
-
-// told gives what is to be said, once.
-func (s *sessions) told(one *session) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	notice := one.notice
-	one.notice = ""
-	return notice
 }

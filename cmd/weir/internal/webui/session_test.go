@@ -3,25 +3,40 @@ package webui
 import (
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
-// TestSessionsEnd: a session ends some time after it began, and sooner when
+// begun keeps a session that began at a time, and gives its ID.
+func begun(s *sessions, secret string, at time.Time) string {
+	id := rulestore.SessionID(secret)
+	s.begin(rulestore.Session{ID: id, Made: at, Seen: at})
+	return id
+}
+
+func goesOn(s *sessions, id string, at time.Time) bool {
+	_, ok := s.find(id, at)
+	return ok
+}
+
+// TestSessionsEnd: a session that a node keeps alone ends some time after it began, and sooner when
 // nothing is heard of it.
 func TestSessionsEnd(t *testing.T) {
 	t.Parallel()
 	s, now := newSessions(), time.Unix(1_700_000_000, 0)
-	silent, busy := s.begin("a", now), s.begin("b", now)
-	for at := now; at.Before(now.Add(sessionLife)); at = at.Add(sessionIdle - time.Second) {
-		if s.find(busy, at) == nil {
+	silent, busy := begun(s, "a", now), begun(s, "b", now)
+	for at := now; at.Before(now.Add(rulestore.SessionLife)); at = at.Add(rulestore.SessionIdle - time.Second) {
+		if !goesOn(s, busy, at) {
 			t.Fatal("a session ends after", at.Sub(now))
 		}
 	}
-	if s.find(busy, now.Add(sessionLife)) != nil {
+	if goesOn(s, busy, now.Add(rulestore.SessionLife)) {
 		t.Error("a session never ends")
 	}
-	if s.find(silent, now.Add(sessionIdle)) != nil {
+	if goesOn(s, silent, now.Add(rulestore.SessionIdle)) {
 		t.Error("a silent session goes on")
 	}
 	if len(s.byID) != 0 {
@@ -33,16 +48,16 @@ func TestSessionsEnd(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s, now := newSessions(), time.Unix(1_700_000_000, 0)
-	first, second := s.begin("", now), s.begin("", now.Add(time.Second))
-	for i := range maxSessions - 2 {
-		s.begin("", now.Add(time.Minute+time.Duration(i)*time.Millisecond))
+	first, second := begun(s, "first", now), begun(s, "second", now.Add(time.Second))
+	for i := range rulestore.MaxSessions - 2 {
+		begun(s, strconv.Itoa(i), now.Add(time.Minute+time.Duration(i)*time.Millisecond))
 	}
 	at := now.Add(2 * time.Minute)
-	if s.find(first, at) == nil {
+	if !goesOn(s, first, at) {
 		t.Fatal("a session was ended though there was room")
 	}
-	s.begin("", at)
-	if s.find(first, at) == nil || s.find(second, at) != nil || len(s.byID) != maxSessions {
+	begun(s, "one more", at)
+	if !goesOn(s, first, at) || goesOn(s, second, at) || len(s.byID) != rulestore.MaxSessions {
 		t.Error("another one than the silent one was ended, or none:", len(s.byID))
 	}
 }

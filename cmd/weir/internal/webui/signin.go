@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 type signInForm struct {
 	To    string // where to go then
 	Fault string // what was wrong with the token
+	Ended string // why a session has ended; empty: none has, as far as is known
 }
 
 func (p *Pages) signInPage(v *visit) error {
@@ -23,7 +25,15 @@ func (p *Pages) signInPage(v *visit) error {
 		http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 		return nil
 	}
-	return v.show(http.StatusOK, "sign-in", "Sign in", signInForm{To: to})
+	form := signInForm{To: to}
+	if p.secret(v.r) != "" {
+		err := v.find(time.Now())
+		if bad, ok := errors.AsType[*rulestore.Error](err); ok {
+			form.Ended = bad.Text
+		}
+		v.session = nil // the page is the same for all
+	}
+	return v.show(http.StatusOK, "sign-in", "Sign in", form)
 }
 
 // signIn begins a session, under a new id whatever the browser had before.
@@ -33,7 +43,7 @@ func (p *Pages) signIn(v *visit) error {
 	}
 	to, token := within(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("token"))
 	if token == "" {
-		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{to, "Paste a token: weir token create prints one, and the first start of the daemon leaves one in a file."})
+		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{To: to, Fault: "Paste a token: weir token create prints one, and the first start of the daemon leaves one in a file."})
 	}
 	actor, wrong := p.options.SignIn(v.r.Context(), token)
 	switch {
@@ -42,10 +52,14 @@ func (p *Pages) signIn(v *visit) error {
 	case wrong != nil:
 		return wrong
 	}
+	secret, err := v.begin(actor, token)
+	if err != nil {
+		return err
+	}
+	_ = v.end() // one that goes on ends with its time
 	actor.Address = p.options.Address(v.r)
 	p.options.Audit(actor, rulestore.Event{Action: rulestore.SignIn})
-	p.sessions.end(p.sessionID(v.r))
-	http.SetCookie(v.w, p.cookie(v.r, p.sessions.begin(token, time.Now())))
+	http.SetCookie(v.w, p.cookie(v.r, secret))
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
@@ -60,16 +74,18 @@ func (p *Pages) signInRefused(v *visit, to string) error {
 	case answer.Outcome != weir.Allowed:
 		wait := int64((answer.RetryAfter + time.Second - 1) / time.Second)
 		v.w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{to, "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s; a right one is taken at once."})
+		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{To: to, Fault: "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s; a right one is taken at once."})
 	}
-	return v.show(http.StatusUnauthorized, "sign-in", "Sign in", signInForm{to, "This token is not known, has expired, or was revoked. Ask an administrator for another."})
+	return v.show(http.StatusUnauthorized, "sign-in", "Sign in", signInForm{To: to, Fault: "This token is not known, has expired, or was revoked. Ask an administrator for another."})
 }
 
 func (p *Pages) signOut(v *visit) error {
+	if err := v.end(); err != nil {
+		return err
+	}
 	if v.session != nil {
 		p.options.Audit(v.actor, rulestore.Event{Action: rulestore.SignOut})
 	}
-	p.sessions.end(p.sessionID(v.r))
 	over := p.cookie(v.r, "")
 	over.MaxAge = -1
 	http.SetCookie(v.w, over)

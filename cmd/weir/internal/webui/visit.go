@@ -68,21 +68,13 @@ func (p *Pages) known(show func(*visit) error) http.HandlerFunc {
 		return p.anyone(show)
 	}
 	return p.visited(func(v *visit) error {
-		v.session = p.sessions.find(p.sessionID(v.r), time.Now())
-		if v.session == nil {
-			return v.askToSignIn()
-		}
-		actor, err := p.options.SignIn(v.r.Context(), v.session.token)
-		if kindOf(err) == rulestore.Unknown {
-			p.sessions.end(p.sessionID(v.r))
-			v.session = nil
+		err := v.find(time.Now())
+		if rulestore.IsKind(err, rulestore.Unknown) {
 			return v.askToSignIn()
 		}
 		if err != nil {
 			return err
 		}
-		v.actor = actor
-		v.actor.Address = p.options.Address(v.r)
 		if v.r.Method == http.MethodPost {
 			if err := v.admit(); err != nil {
 				return err
@@ -173,12 +165,12 @@ const refresh = "Weir-Refresh"
 func (v *visit) show(status int, look, title string, body any) error {
 	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
 	if v.session != nil {
-		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf
+		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf()
 		if v.actor.EndsSoon(time.Now()) {
 			s.Ends = v.actor.Expires
 		}
 		if v.r.Header.Get(refresh) == "" { // nobody would read it
-			s.Notice = v.pages.sessions.told(v.session)
+			s.Notice = v.told()
 		}
 	}
 	if look == "sign-in" {
@@ -290,7 +282,7 @@ func statusOf(err error) int {
 // see sends the browser on to another page, to say this there.
 func (v *visit) see(path, notice string) error {
 	if v.session != nil {
-		v.pages.sessions.tell(v.session, notice)
+		v.tell(notice)
 	}
 	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
 	return nil

@@ -5,7 +5,7 @@
 // that is not of this package. Where there is no rule database they are for
 // reading only.
 //
-// visit.go is a request of somebody, session.go who has signed in, list.go and rule.go are
+// visit.go is a request of somebody, signin.go and session.go who has signed in, list.go and rule.go are
 // what they see, editor.go, step.go, incident.go, domain.go, importing.go and people.go
 // what they change, try.go why they were denied, picture.go what a limit lets pass, and
 // the folder pages has the HTML, which needs no script.

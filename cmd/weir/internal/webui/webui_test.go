@@ -2,6 +2,7 @@ package webui_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"io"
 	"maps"
 	"net"
@@ -45,18 +46,38 @@ type house struct {
 	report  *shadow.Report // of any version in shadow; nil: this node has none
 	limiter *rules.Limiter
 	node    webui.Node
-	changes *changes.Gate // nil: likewise
-	wrong   atomic.Int64  // tokens that were shown
+	changes *changes.Gate          // nil: likewise
+	wrong   atomic.Int64           // tokens that were shown
+	away    atomic.Bool            // the database was not reached yet
+	inFile  atomic.Pointer[string] // the token of the file, if there is one
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
 func build(t testing.TB, database bool) *house {
 	t.Helper()
+	var store *rulestore.Store
+	if database {
+		var err error
+		if store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return buildAt(t, store)
+}
+
+// buildAt opens the page of a node of a rule database; nil: without one.
+func buildAt(t testing.TB, database *rulestore.Store) *house {
+	t.Helper()
 	set, err := rules.Parse("rules.yaml", []byte(fileRules))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{book: offenders.NewBook(), node: webui.Node{Facts: []webui.Fact{{Name: "Version", Value: "test"}}}}
+	h := &house{store: database, book: offenders.NewBook(), node: webui.Node{Facts: []webui.Fact{{Name: "Version", Value: "test"}}}}
 	store := memstore.New(memstore.Options{})
 	traits := store.Traits()
 	traits.Unfit = func(l *weir.Limit) string {
@@ -103,16 +124,13 @@ func build(t testing.TB, database bool) *house {
 		}
 		return scope.New(found.Domains, single, limiter.Set()), nil
 	}
-	if database {
-		if h.store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := h.store.Close(); err != nil {
-				t.Error(err)
+	if h.store != nil {
+		o.Store = func() *rulestore.Store {
+			if h.away.Load() {
+				return nil
 			}
-		})
-		o.Store = func() *rulestore.Store { return h.store }
+			return h.store
+		}
 		h.changes, err = changes.New(changes.Options{
 			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Reports: h.reports,
 		})
@@ -120,7 +138,16 @@ func build(t testing.TB, database bool) *house {
 			t.Fatal(err)
 		}
 		o.Changes, o.Charts = h.changes, hill
-		o.SignIn = h.store.Authenticate
+		o.SignIn = func(ctx context.Context, token string) (rulestore.Actor, error) {
+			if file := h.inFile.Load(); file != nil && *file == token {
+				return fileAdmin(), nil
+			}
+			return h.store.Authenticate(ctx, token)
+		}
+		o.FileToken = func(is func([sha256.Size]byte) bool) (rulestore.Actor, bool) {
+			file := h.inFile.Load()
+			return fileAdmin(), file != nil && is(sha256.Sum256([]byte(*file)))
+		}
 		o.Address = func(*http.Request) string { return "2001:db8::7" }
 		o.Wrong = func(*http.Request) { h.wrong.Add(1) }
 		o.Audit = func(by rulestore.Actor, e rulestore.Event) {
@@ -154,6 +181,10 @@ func hill(_ context.Context, _ offenders.Filter, span time.Duration) (offenders.
 
 func root() rulestore.Actor {
 	return rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+}
+
+func fileAdmin() rulestore.Actor {
+	return rulestore.Actor{Name: rulestore.FileAdmin, Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
 }
 
 // token makes a token for somebody.
