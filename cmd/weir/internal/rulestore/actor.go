@@ -3,6 +3,8 @@ package rulestore
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -72,6 +74,22 @@ const Local = "local"
 // stands is whether a stands for a team.
 func (a *Actor) stands(team string) bool {
 	return slices.Contains(a.Teams, AllTeams) || slices.Contains(a.Teams, team)
+}
+
+// among is the condition that the column before it names a team that a stands for, and args with what it needs behind them.
+func (a *Actor) among(args []any) (condition string, with []any) {
+	switch {
+	case slices.Contains(a.Teams, AllTeams):
+		return ` <> ''`, args // no team is called so
+	case len(a.Teams) == 0:
+		return ` = ''`, args
+	}
+	marks := make([]string, len(a.Teams))
+	for i, team := range a.Teams {
+		args = append(args, printable(team, MaxName+1))
+		marks[i] = "$" + strconv.Itoa(len(args))
+	}
+	return ` IN (` + strings.Join(marks, ", ") + `)`, args
 }
 
 // need refuses an actor that has not this role for one of the teams. Without

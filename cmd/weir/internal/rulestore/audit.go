@@ -35,13 +35,15 @@ const (
 	SignOut       = "sign-out"        // there
 	SignInRefused = "sign-in.refused" // wrong tokens, of some time together
 	Forget        = "cluster.forget"  // a member of the cluster was given up
+	Held          = "enforce.held"    // a version would have denied too much, or nobody knew how much: the guard refused to enforce it
+	commented     = "comment"         // on a version; Event.Reason is what was said
 )
 
 // Actions are all that Event.Action can be.
 func Actions() []string {
 	all := []string{
 		"domain.create", "domain.update", "domain.delete", "domain.restore", "import", "open", "open.unreviewed", "tighten", "tighten.unreviewed", "override.end", "disable.asked", "team.quota", "token.create", "token.revoke",
-		Reset, SignIn, SignOut, SignInRefused, Forget,
+		Reset, SignIn, SignOut, SignInRefused, Forget, Held, commented,
 	}
 	for _, to := range []State{Draft, Shadow, Enforced, Disabled, Withdrawn} {
 		all = append(all, Action(to, false), Action(to, true))

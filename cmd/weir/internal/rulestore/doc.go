@@ -45,7 +45,8 @@
 // file, feed.go says what is active since when, token.go who may do what, session.go who has signed in,
 // scope.go whose clients an actor may read of, claim.go which
 // node serves a folder, node.go which serve PostgreSQL, and what is active there. audit.go
-// says who did what, and chain.go whether that was changed.
+// says who did what, chain.go whether that was changed, and undo.go what undoes it. inbox.go says what waits for whom, and comment.go
+// keeps what people say of a version.
 // relax.go opens and tightens limits for a time, and unreviewed.go
 // counts what one person did alone. deletion.go takes domains away and restores them. query.go reads what a query finds.
 package rulestore

@@ -193,6 +193,12 @@ func (s *Store) UpdateDomain(ctx context.Context, by Actor, d Domain, match int6
 		if err != nil {
 			return err
 		}
+		// For who wants it back as it was.
+		err = t.exec(ctx, `INSERT INTO settings (revision, team, shared, review, public) VALUES ($1, $2, $3, $4, $5)`,
+			t.revision, old.Team, number(old.Shared), number(old.Review), number(old.Public))
+		if err != nil {
+			return err
+		}
 		e := a.event("")
 		e.Team = d.Team
 		if d.Review != old.Review {

@@ -15,7 +15,7 @@ const (
 	MaxID     = 1 << 10  // bytes of a rule's ID
 	MaxText   = 64 << 10 // bytes of a rule, or of what stands before the first
 	MaxFile   = 8 << 20  // bytes of a domain's file
-	MaxReason = 2000     // bytes of a reason
+	MaxReason = 2000     // bytes of a reason, and of a comment
 	MaxRules  = 10_000   // rules of a domain
 	maxParts  = 400_000  // lines, keys and list items of its file: 40 a rule
 	// MaxDomains is how many domains there may be: as many as package rules
@@ -123,17 +123,23 @@ func alike() []*unicode.RangeTable {
 // checkReason refuses a reason that is too long or hides something; needed is
 // whether there has to be one.
 func checkReason(reason string, needed bool) error {
-	switch {
-	case needed && strings.TrimSpace(reason) == "":
+	if needed && strings.TrimSpace(reason) == "" {
 		return invalid("reason", "is empty; say why, for readers of the history")
-	case len(reason) > MaxReason:
-		return invalid("reason", "has %d bytes; it may have %d", len(reason), MaxReason)
-	case !utf8.ValidString(reason):
-		return invalid("reason", "is not UTF-8")
 	}
-	for _, r := range reason {
+	return checkProse("reason", reason)
+}
+
+// checkProse refuses what the audit can't keep of what somebody wrote to others, or hides something.
+func checkProse(field, text string) error {
+	switch {
+	case len(text) > MaxReason:
+		return invalid(field, "has %d bytes; it may have %d", len(text), MaxReason)
+	case !utf8.ValidString(text):
+		return invalid(field, "is not UTF-8")
+	}
+	for _, r := range text {
 		if r != ' ' && r != '\n' && !unicode.IsGraphic(r) {
-			return invalid("reason", "has the character %s, which is invisible; leave it out", show(r))
+			return invalid(field, "has the character %s, which is invisible; leave it out", show(r))
 		}
 	}
 	return nil

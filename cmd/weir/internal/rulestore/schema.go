@@ -204,6 +204,17 @@ CREATE TABLE sessions (
 	notice TEXT NOT NULL -- to be said on the next page
 );
 CREATE INDEX sessions_seen ON sessions (seen);
+`, `
+CREATE INDEX audit_comments ON audit (domain, rule, version, seq) WHERE action = 'comment' AND refused = '';
+CREATE INDEX audit_held ON audit (domain, rule, version, seq) WHERE action = 'enforce.held';
+CREATE INDEX rules_waiting ON rules (domain, id) WHERE draft > 0 OR shadow > 0 OR disabling <> '';
+CREATE TABLE settings (
+	revision BIGINT PRIMARY KEY, -- of the change
+	team     TEXT NOT NULL, -- this and the next as the domain had them before it
+	shared   BIGINT NOT NULL,
+	review   BIGINT NOT NULL,
+	public   BIGINT NOT NULL
+);
 `}
 }
 

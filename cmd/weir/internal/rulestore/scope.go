@@ -3,8 +3,6 @@ package rulestore
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // Scope is the rules whose clients an actor may read of: names and counts of those that they deny,
@@ -23,14 +21,7 @@ func (s *Store) Scope(ctx context.Context, by Actor) (Scope, error) {
 	if slices.Contains(by.Teams, AllTeams) {
 		return Scope{All: true}, nil
 	}
-	marks, teams := make([]string, len(by.Teams)), make([]any, len(by.Teams))
-	for i, team := range by.Teams {
-		marks[i], teams[i] = "$"+strconv.Itoa(i+1), printable(team, MaxName+1)
-	}
-	mine := ` IN (` + strings.Join(marks, ", ") + `)`
-	if len(teams) == 0 {
-		mine = ` = ''` // no team is called so
-	}
+	mine, teams := by.among(nil)
 	var found Scope
 	var err error
 	found.Domains, err = find(ctx, s.read, func(r row) (name string, err error) {

@@ -112,7 +112,7 @@ type attempt struct {
 	version              int64
 	team                 string // whose thing it is, where that is known before
 	reason               string
-	people               bool // it is about teams or tokens, and changes no rule
+	people               bool // it is about teams or tokens, or only says something, and changes no rule
 }
 
 // change makes a change, or none. A refusal is audited, too; where that fails, the

@@ -75,6 +75,12 @@ func TestStores(t *testing.T) {
 		{"sessions", testSessions},
 		{"notices", testNotices},
 		{"many sessions", testManySessions},
+		{"inbox", testInbox},
+		{"inbox, tokens", testInboxTokens},
+		{"inbox, full", testInboxFull},
+		{"comments", testComments},
+		{"undo", testUndo},
+		{"undo, not", testUndoNot},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
