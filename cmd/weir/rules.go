@@ -29,7 +29,7 @@ more.`,
 	}
 	cmd.AddCommand(
 		rulesPlanCommand(), rulesApplyCommand(),
-		rulesListCommand(), rulesGetCommand(), rulesHistoryCommand(), rulesDiffCommand(),
+		rulesListCommand(), rulesInboxCommand(), rulesCommentCommand(), rulesGetCommand(), rulesHistoryCommand(), rulesDiffCommand(),
 		rulesDeleteDomainCommand(), rulesDeletionsCommand(), rulesRestoreCommand(),
 		rulesPublishCommand(), rulesWithdrawCommand(), rulesDisableCommand(), rulesRollbackCommand(), rulesOpenCommand(), rulesTightenCommand(), rulesEndCommand(),
 	)

@@ -2,7 +2,7 @@
 // the page and the API. It holds up rules that would deny too much of the traffic. It refuses rules
 // that can't be active here, and callers that ask for more changes than a token may.
 //
-// guard.go holds up what would deny too much.
+// guard.go holds up what would deny too much, and inbox.go says how large the changes are that wait for somebody.
 package changes
 
 import (

@@ -60,7 +60,7 @@ func (g *Gate) judge(ctx context.Context, by rulestore.Actor, d rulestore.Docume
 
 func hold(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforcing, why string) error {
 	err := s.Refused(ctx, by, rulestore.Event{
-		Action: "enforce", Domain: e.domain, Rule: e.rule, Version: e.version, Reason: e.reason, Refused: why,
+		Action: rulestore.Held, Domain: e.domain, Rule: e.rule, Version: e.version, Reason: e.reason, Refused: why,
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
@@ -250,7 +251,7 @@ func putFile(c *call) (answer, error) {
 	}
 	list := []Change{}
 	for _, ch := range planned.Changes {
-		list = append(list, Change{ch.Rule, ch.Version, string(ch.Effect()), compare(ch.Before, ch.After)})
+		list = append(list, Change{ch.Rule, ch.Version, string(ch.Effect()), changes.Compare(ch.Before, ch.After)})
 	}
 	body := map[string]any{"domain": domainOf(planned.Domain), "changes": list}
 	if why := cmp.Or(planned.Barred, planned.Held); why != "" {

@@ -274,13 +274,14 @@ func TestDocumentedCalls(t *testing.T) {
 	h.must(h.admin, "POST", "/v1/rules/shop/user/rollback", `{"version":1,"reason":"x"}`, match("/v1/rules/shop/user")...)
 	h.must(h.admin, "POST", "/v1/rules/shop/user/override", `{"mode":"tighten","percent":50,"seconds":60,"reason":"x"}`)
 	h.must(h.admin, "POST", "/v1/domains/shop/override", `{"mode":"open","seconds":60,"reason":"x"}`)
+	h.must(h.admin, "POST", "/v1/rules/shop/user/versions/1/comments", `{"text":"why so few?"}`)
 	token := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"ann","role":"propose","teams":["shop"],"seconds":60,"reason":"x"}`).json["id"].(string)
 	h.must(h.admin, "POST", "/v1/tokens", `{"actor":"ci","role":"propose","teams":["shop"],"certificate":"spiffe://example.org/ci","reason":"x"}`)
 	h.must(h.admin, "PUT", "/v1/teams/shop", `{"quota":10,"reason":"x"}`)
 	for _, path := range []string{
 		"/v1/whoami", "/v1/domains?team=shop&after=a&limit=5", "/v1/domains", "/v1/domains/shop", "/v1/domains/demo", "/v1/domains/shop/file?in_force=true",
 		"/v1/rules?domain=shop&team=shop&state=enforced&search=us&gone=true&after=a/b&limit=5", "/v1/rules/shop/user", "/v1/rules/shop/user/history?before=9&limit=5",
-		"/v1/rules/shop/user/versions/1", "/v1/rules/shop/user/diff?from=1&to=2", "/v1/teams?after=a&limit=5", "/v1/tokens?after=0&limit=5",
+		"/v1/rules/shop/user/versions/1", "/v1/rules/shop/user/versions/1/comments", "/v1/inbox", "/v1/rules/shop/user/diff?from=1&to=2", "/v1/teams?after=a&limit=5", "/v1/tokens?after=0&limit=5",
 		"/v1/audit?after=0&before=99&domain=shop&rule=user&changes=true&limit=5", "/v1/audit?format=jsonl",
 	} {
 		get(path)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
@@ -270,10 +271,19 @@ func history(c *call) (answer, error) {
 	return answer{body: out}, err
 }
 
-func getVersion(c *call) (answer, error) {
+// version is the number of a version in the path.
+func (c *call) version() (int64, error) {
 	n, err := strconv.ParseInt(c.r.PathValue("version"), 10, 64)
 	if err != nil {
-		return answer{}, badRequest("version", quote(c.r.PathValue("version"))+" is no number")
+		return 0, badRequest("version", quote(c.r.PathValue("version"))+" is no number")
+	}
+	return n, nil
+}
+
+func getVersion(c *call) (answer, error) {
+	n, err := c.version()
+	if err != nil {
+		return answer{}, err
 	}
 	v, err := c.store.Version(c.r.Context(), c.r.PathValue("domain"), c.r.PathValue("rule"), n)
 	return answer{body: v}, err
@@ -296,5 +306,5 @@ func diffVersions(c *call) (answer, error) {
 		}
 		texts[i] = v.Text
 	}
-	return answer{text: compare(texts[0], texts[1]), kind: "text/plain; charset=utf-8"}, nil
+	return answer{text: changes.Compare(texts[0], texts[1]), kind: "text/plain; charset=utf-8"}, nil
 }

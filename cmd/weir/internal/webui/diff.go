@@ -3,7 +3,7 @@ package webui
 import (
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
+	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 )
 
 // diffLine is a line of a difference between two texts.
@@ -11,7 +11,7 @@ type diffLine struct{ Class, Text string }
 
 // compare tells two texts apart, line by line; none: they are the same.
 func compare(before, after string) (lines []diffLine) {
-	text := string(diff.Diff("before", []byte(before), "after", []byte(after)))
+	text := changes.Compare(before, after)
 	class := map[byte]string{'+': "added", '-': "gone", ' ': "same", '@': "place"}
 	_, text, _ = strings.Cut(text, "+++ after\n")
 	for line := range strings.Lines(text) {
