@@ -27,6 +27,8 @@ type auditRow struct {
 	Did   string
 	Teams string // that the token stands for
 	Link  string // to the rule; empty: there is none
+	Undo  string // to the form that undoes it; empty: there is none
+	Stays string // why it can't be undone; empty: it can, or such things never are
 }
 
 // rowOf is a line for people.
@@ -52,6 +54,7 @@ func did(action string) string {
 		"open": "Opened limits", "tighten": "Tightened limits", "override.end": "Ended an override",
 		"team.quota": "Changed a quota", "token.create": "Made a token", "token.revoke": "Revoked a token",
 		"propose": "Proposed", "shadow": "Put in shadow", "enforce": "Published", "disable": "Disabled", "disable.asked": "Asked to disable", "withdraw": "Withdrew",
+		rulestore.Held: "Tried to publish", "comment": "Commented",
 		rulestore.Reset: "Reset counts", rulestore.SignIn: "Signed in", rulestore.SignOut: "Signed out", rulestore.SignInRefused: "Sent wrong tokens", rulestore.Forget: "Gave up a node",
 	}[strings.TrimSuffix(strings.TrimSuffix(action, ".forced"), ".unreviewed")]
 	switch {
@@ -81,6 +84,9 @@ func (p *Pages) audit(v *visit) error {
 	}
 	for i := range lines[:min(len(lines), pageSize)] {
 		page.Rows = append(page.Rows, rowOf(&lines[i]))
+	}
+	if err := v.undoable(page.Rows); err != nil {
+		return err
 	}
 	if len(lines) > pageSize {
 		last := strconv.FormatInt(lines[pageSize-1].Seq, 10)

@@ -74,6 +74,7 @@ type settingsForm struct {
 	Shared, Review bool
 	Public         bool
 	Rules          int64  // that it has
+	Undoes         bool   // it is filled in with what the domain was, to undo a change
 	Delete         bool   // the form that was sent takes it away
 	Confirm        string // its name, as it was typed to take it away
 	Faults         map[string]string
@@ -81,7 +82,7 @@ type settingsForm struct {
 
 // settings is the form of a domain, as it was sent if it was.
 func (v *visit) settings(d rulestore.Domain, sent settingsForm) settingsForm {
-	if sent.Faults == nil {
+	if sent.Faults == nil && !sent.Undoes {
 		sent = settingsForm{Team: d.Team, Shared: d.Shared, Review: d.Review, Public: d.Public}
 	}
 	sent.Domain, sent.Match, sent.Rules, sent.May = d.Name, d.Revision, d.Rules, v.may(rulestore.Admin, d.Team)
@@ -134,7 +135,17 @@ type restoreForm struct {
 }
 
 // deletions lists domains that were taken away.
-func (p *Pages) deletions(v *visit) error { return v.showDeletions(http.StatusOK, restoreForm{}) }
+func (p *Pages) deletions(v *visit) error {
+	line, u, err := v.undone(place{})
+	if err != nil {
+		return err
+	}
+	sent := restoreForm{}
+	if u.To == rulestore.UndoRemoval {
+		sent.Revision, sent.Reason = u.Revision, undoes(line)
+	}
+	return v.showDeletions(http.StatusOK, sent)
+}
 
 // restoreDomain brings one of them back as it was.
 func (p *Pages) restoreDomain(v *visit) error {

@@ -199,7 +199,16 @@ type domainForms struct {
 
 // rules lists rules: of a domain, or all that are searched for.
 func (p *Pages) rules(v *visit) error {
-	return v.showRules(http.StatusOK, rulesPage{Domain: v.query("domain"), Search: v.query("search"), State: v.query("state")}, domainForms{})
+	page := rulesPage{Domain: v.query("domain"), Search: v.query("search"), State: v.query("state")}
+	line, u, err := v.undone(place{domain: page.Domain})
+	if err != nil {
+		return err
+	}
+	sent := domainForms{override: undoForms(line, &u).override}
+	if u.To == rulestore.UndoSettings {
+		sent.settings = settingsForm{Undoes: true, Team: u.Was.Team, Shared: u.Was.Shared, Review: u.Was.Review, Public: u.Was.Public, Reason: undoes(line)}
+	}
+	return v.showRules(http.StatusOK, page, sent)
 }
 
 func (v *visit) showRules(status int, page rulesPage, sent domainForms) error {

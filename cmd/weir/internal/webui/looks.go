@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"html/template"
 	"strconv"
+	"strings"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
 // looks of pages are read once, each with the frame around it.
@@ -13,7 +16,7 @@ func readLooks() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "deletions", "history", "try", "traffic", "nodes", "audit", "backup", "import", "teams", "tokens"} {
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "deletions", "history", "try", "traffic", "nodes", "inbox", "audit", "backup", "import", "teams", "tokens"} {
 		one, err := frame.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, "pages/"+name+".html")
@@ -29,9 +32,22 @@ func readLooks() (map[string]*template.Template, error) {
 // functions are those that pages call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "when": whenHere, "whenLines": whenLines, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "titled": titled, "did": did,
+		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "prose": prose, "when": whenHere, "whenLines": whenLines, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "backing": backing, "titled": titled, "did": did,
 		"less": func(n, m int64) int64 { return n - m },
 	}
+}
+
+// backing is the form on a rule's page that withdraws a version, or sends that of somebody else back; nil: the visitor may not.
+func backing(s sheet, x rulestore.Version) map[string]any {
+	page, ok := s.Body.(rulePage)
+	if !ok || page.Editor == nil {
+		return nil
+	}
+	mine, name := strings.EqualFold(x.Author, s.Who), "Send back version"
+	if mine {
+		name = "Withdraw version"
+	}
+	return map[string]any{"Mine": mine, "Author": x.Author, "Step": stepping(page, string(rulestore.Withdrawn), x.Number, name, "")}
 }
 
 // stepping is the form on a rule's page for one step. A reason that was sent and refused is in it

@@ -23,6 +23,7 @@ func TestLooks(t *testing.T) {
 	h.load(t)
 	h.join()
 	h.takeAway(t)
+	h.busy(t)
 	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
 	for _, view := range browsertest.Views() {
 		p := b.Open(t, view, h.url+"/ui/sign-in")

@@ -33,6 +33,7 @@ type rulePage struct {
 	Foreign  bool    // it is of a team that this actor does not stand for
 	Step     stepForm
 	Incident incident
+	Talks    map[int64]*talk // about versions that wait for somebody
 }
 
 // at is the address of the page of a rule.
@@ -46,7 +47,11 @@ func (p *Pages) rule(v *visit) error {
 	if all := v.filePlaces(at.domain, "")[at]; all != nil {
 		return v.showFileRule(at, all)
 	}
-	return v.showRule(http.StatusOK, at, forms{})
+	line, u, err := v.undone(at)
+	if err != nil {
+		return err
+	}
+	return v.showRule(http.StatusOK, at, undoForms(line, &u))
 }
 
 func (v *visit) showFileRule(at place, all []*rules.Rule) error {
@@ -63,6 +68,7 @@ type forms struct {
 	editor   *editor
 	step     stepForm
 	override overrideForm
+	comment  commentForm
 }
 
 // showRule shows a rule of the database.
@@ -120,7 +126,18 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		}
 		proposed = cmp.Or(x.Text, proposed) // one to take the rule away is nothing to edit
 	}
-	if v.may(rulestore.Propose, r.Team, d.Team) {
+	mayPropose := v.may(rulestore.Propose, r.Team, d.Team)
+	waiting := []int64{r.Shadow, r.Draft}
+	if r.Disabling != "" {
+		waiting = append(waiting, r.Enforced)
+	}
+	page.Talks = map[int64]*talk{}
+	for _, number := range waiting {
+		if page.Talks[number], err = v.talk(at, number, mayPropose, sent.comment); err != nil {
+			return err
+		}
+	}
+	if mayPropose {
 		if page.Editor = sent.editor; page.Editor == nil {
 			page.Editor = v.newEditor(at, proposed, r.Revision)
 		}

@@ -230,7 +230,7 @@ func TestHistoryTells(t *testing.T) {
 	second, first, _ := strings.Cut(second, `id="v1"`)
 	for where, want := range map[string][]string{
 		first:  {"<strong>Rolled back to it</strong> by ann", "it was wrong", "<strong>Published</strong> by root", "the first rules"},
-		second: {"<strong>Published, forced</strong> by ann", "a &lt;flood&gt;", "refused</span> <strong>Published</strong> by ann", "too &lt;early&gt;", "<strong>Put in shadow</strong> by root"},
+		second: {"<strong>Published, forced</strong> by ann", "a &lt;flood&gt;", "refused</span> <strong>Tried to publish</strong> by ann", "too &lt;early&gt;", "<strong>Put in shadow</strong> by root"},
 		page:   {"Opened and tightened", "<strong>Tightened limits</strong> by ann", "a slow database"},
 	} {
 		for _, text := range want {

@@ -137,7 +137,12 @@ const historySize = 20
 
 // history shows what a rule was.
 func (p *Pages) history(v *visit) error {
-	return v.showHistory(http.StatusOK, place{v.query("domain"), v.query("rule")}, stepForm{})
+	at := place{v.query("domain"), v.query("rule")}
+	line, u, err := v.undone(at)
+	if err != nil {
+		return err
+	}
+	return v.showHistory(http.StatusOK, at, undoForms(line, &u).step)
 }
 
 func (v *visit) showHistory(status int, at place, sent stepForm) error {
@@ -198,8 +203,14 @@ func (v *visit) done(at place) (map[int64][]auditRow, error) {
 		}
 		done[e.Version] = append(done[e.Version], row)
 	}
+	if err != nil {
+		return nil, err
+	}
 	for _, rows := range done {
 		slices.Reverse(rows)
+		if err := v.undoable(rows); err != nil {
+			return nil, err
+		}
 	}
-	return done, err
+	return done, nil
 }

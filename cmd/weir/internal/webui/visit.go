@@ -155,6 +155,7 @@ type sheet struct {
 type tab struct {
 	Name, Path string
 	Here       bool
+	Count      string // of things there that wait for the visitor; empty: none
 }
 
 // refresh is the field of requests by which an open page follows the counts. One that
@@ -194,6 +195,7 @@ func (v *visit) nav() []tab {
 	here := strings.TrimPrefix(v.r.URL.Path, Home)
 	tabs := []tab{
 		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "deletions", "history", "import"}, here)},
+		{Name: "Inbox", Path: "inbox", Count: v.waitingCount()},
 		{Name: "Try a request", Path: "try"},
 		{Name: "Traffic", Path: "traffic"},
 		{Name: "Nodes", Path: "nodes"},
@@ -203,7 +205,7 @@ func (v *visit) nav() []tab {
 		{Name: "Backup", Path: "backup"},
 	}
 	tabs = slices.DeleteFunc(tabs, func(t tab) bool {
-		needs := slices.Contains([]string{"audit", "teams", "tokens"}, t.Path)
+		needs := slices.Contains([]string{"inbox", "audit", "teams", "tokens"}, t.Path)
 		return needs && v.store == nil || t.Path == "tokens" && v.actor.Role < rulestore.Admin
 	})
 	for i := range tabs {

@@ -7,7 +7,7 @@
 //
 // visit.go is a request of somebody, signin.go and session.go who has signed in, list.go and rule.go are
 // what they see, editor.go, step.go, incident.go, domain.go, importing.go and people.go
-// what they change, try.go why they were denied, picture.go what a limit lets pass, and
+// what they change, inbox.go what waits for them, what they say about it and how they undo it, try.go why they were denied, picture.go what a limit lets pass, and
 // the folder pages has the HTML, which needs no script.
 package webui
 
@@ -77,6 +77,8 @@ func (p *Pages) route() error {
 		"POST step":          stored(p.step),
 		"POST override":      stored(p.override),
 		"GET history":        stored(p.history),
+		"GET inbox":          stored(p.inbox),
+		"POST comment":       stored(p.comment),
 		"GET audit":          stored(p.audit),
 		"GET audit.jsonl":    stored(p.auditFile),
 		"GET domain":         stored(p.newDomain),

@@ -160,6 +160,15 @@ func plain(text string) string {
 	return b.String()
 }
 
+// prose is plain text with its lines as they were written.
+func prose(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = plain(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
 // upper is text with a capital at its beginning.
 func upper(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
