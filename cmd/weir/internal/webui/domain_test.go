@@ -44,7 +44,7 @@ func TestDomainIncident(t *testing.T) {
 	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "percent": {"50"}, "minutes": {"60"}, "sure": {"yes"}, "reason": {""}})
 	wants(t, r, page, http.StatusBadRequest, "say why", `<option value="50" selected>`)
 	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "end": {"yes"}, "reason": {""}})
-	wants(t, r, page, http.StatusBadRequest, "say why", "<details open><summary>End it now")
+	wants(t, r, page, http.StatusBadRequest, "say why", `<details id="held" open><summary>End it now`)
 	r, page = b.post(t, "/ui/override", url.Values{"domain": {"shop"}, "end": {"yes"}, "reason": {"it is over"}})
 	wants(t, r, page, http.StatusSeeOther)
 	if _, page = b.get(t, shopRules); strings.Contains(page, "tightened") {
