@@ -36,10 +36,14 @@ func (o *ruleStep) flags(cmd *cobra.Command, version string) {
 // versionsOf says in words which versions a rule has.
 func versionsOf(r *ruleapi.Rule) string {
 	var words []string
+	active := string(rulestore.Enforced)
+	if r.State == string(rulestore.Disabled) {
+		active = r.State
+	}
 	for _, v := range []struct {
 		what   string
 		number int64
-	}{{"enforced", r.Enforced}, {"shadow", r.Shadow}, {"draft", r.Draft}} {
+	}{{active, r.Enforced}, {"shadow", r.Shadow}, {"draft", r.Draft}} {
 		if v.number != 0 {
 			words = append(words, fmt.Sprintf("%s %d", v.what, v.number))
 		}
