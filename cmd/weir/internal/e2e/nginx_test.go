@@ -45,7 +45,8 @@ func nginx(t *testing.T, config func(string) string, weir, backend string) (url 
 // patient is a recipe that waits longer than any machine needs: how long it
 // really waits is not what most tests are about.
 func patient(text string) string {
-	return strings.NewReplacer("100ms", "20s", "200ms", "20s", "timeout = 500", "timeout = 20000").Replace(text)
+	return strings.NewReplacer("100ms", "20s", "200ms", "20s", "timeout = 500", "timeout = 20000",
+		"timeout=0.5", "timeout=20", "timeout(500)", "timeout(20000)").Replace(text)
 }
 
 func asItIs(text string) string { return text }

@@ -25,7 +25,7 @@ import (
 //     shows is what it prints to stdout, somewhere; its log goes to stderr.
 //   - A block marked sh is not run: it fetches or installs something.
 //
-// Ports are others in the test, for those of the page may be in use.
+// Ports are others in the test, for those of the page may be in use, and programs wait longer for weir.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(absolute(t, "../../../../docs/start/*.md"))
@@ -138,7 +138,7 @@ func (r *reader) read(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			write(t, at, swap(text, r.to))
+			write(t, at, patient(swap(text, r.to)))
 		}
 	}
 	if sessions < 3 {
@@ -171,7 +171,7 @@ func (r *reader) asked(command string) string {
 	if strings.Contains(command, "--addr ") {
 		return command
 	}
-	return regexp.MustCompile(`(?m)^weir (?:token|rules|audit) \w+`).ReplaceAllString(command, "$0 --addr http://127.0.0.1:8082")
+	return regexp.MustCompile(`\bweir (?:token|rules|audit) \w+`).ReplaceAllString(command, "$0 --addr http://127.0.0.1:8082")
 }
 
 // run runs a command, and compares what it prints.
