@@ -73,7 +73,7 @@ func (s *Spec) waiting() string {
 }
 
 // DescribeBound says what passes in one period at most, by single events, as "at most 29 in any
-// 1s", and in a clause why that is more than the count: "the burst passes at once, and the pace
+// second", and in a clause why that is more than the count: "the burst passes at once, and the pace
 // goes on beside it". why is empty where no period holds more. As with Describe, the words are
 // for people.
 func (l *Limit) DescribeBound() (most, why string) {
@@ -81,16 +81,8 @@ func (l *Limit) DescribeBound() (most, why string) {
 	if s.Algorithm == Concurrent {
 		return fmt.Sprintf("at most %d at a time", s.Count), ""
 	}
-	_, period, _ := strings.Cut(l.text, "/")
-	period, _, _ = strings.Cut(period, " ")
-	switch {
-	case s.Calendar > Week: // which have no length; the bound is for this one
-		period = stretch(s.Period)
-	case period[0] > '9':
-		period = "1" + period
-	}
 	n := l.Bound(s.Period, 1)
-	most = fmt.Sprintf("at most %d in any %s", n, period)
+	most = fmt.Sprintf("at most %d in any %s", n, stretch(s.Period))
 	if n <= s.Count {
 		return most, ""
 	}
