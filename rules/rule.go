@@ -82,6 +82,15 @@ type Rule struct {
 	place string
 }
 
+// LimitAt is where the text of the limit stands; of an unlimited rule it is where the descriptor
+// does. Both count from 1, and a column counts characters.
+func (r *Rule) LimitAt() (line, column int) {
+	if r.Unlimited {
+		return r.Line, r.Column
+	}
+	return r.at.line, r.at.column
+}
+
 // State is where the count of this rule is kept for a key of Set.Match. It has nothing of the limit's
 // numbers, so that a rule that is changed goes on with the same count.
 func (r *Rule) State(key string) weir.StateKey {

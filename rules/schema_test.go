@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/rules"
 )
 
@@ -237,6 +238,58 @@ func TestSchemaTellsAll(t *testing.T) {
 	}
 	if n := len(s.Definitions["descriptor"].Properties); n != 21 {
 		t.Errorf("a descriptor has %d keys", n)
+	}
+}
+
+// TestSchemaTellsWords: an editor has words for all that a limit may say, as ParseLimit reads it; and nothing else.
+func TestSchemaTellsWords(t *testing.T) {
+	var s struct {
+		Definitions map[string]struct {
+			Pattern string
+			AnyOf   []struct {
+				Const, Pattern, Description string
+				Examples                    []string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(rules.Schema()), &s); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{"sec": true, "secs": true, "second": true, "seconds": true, "mins": true, "minute": true, "minutes": true, "hour": true, "hours": true,
+		"days": true, "weeks": true, "months": true, "years": true} // other spellings
+	for part, limits := range map[string][]string{
+		"limit_unit":      {"10/%s", "10/%s fixed-window"},
+		"limit_algorithm": {"10/min %s"},
+		"limit_word":      {"10/min %s", "10/min burst 5 %s", "10/min sliding-window %s", "10/min leaky-queue %s", "10/h fixed-window %s", "10/day fixed-window %s", "10/min warm-up 10s %s"},
+		"limit_permits":   {"10 %s", "10 concurrent %s"},
+	} {
+		for _, word := range s.Definitions[part].AnyOf {
+			texts := word.Examples
+			if word.Const != "" {
+				texts = []string{word.Const}
+			}
+			if !strings.HasSuffix(word.Description, ".") || len(texts) == 0 {
+				t.Errorf("%s: %v has no description, or no example", part, word)
+			}
+			for _, text := range texts {
+				name, _, _ := strings.Cut(text, " ")
+				told[name] = true
+				if word.Pattern != "" && !regexp.MustCompile(word.Pattern).MatchString(text) {
+					t.Errorf("%s: %s is not as %s", part, text, word.Pattern)
+				}
+				if !slices.ContainsFunc(limits, func(limit string) bool {
+					_, err := weir.ParseLimit(strings.Replace(limit, "%s", text, 1))
+					return err == nil
+				}) {
+					t.Errorf("%s: no limit has %s", part, text)
+				}
+			}
+		}
+	}
+	for _, word := range regexp.MustCompile(`[a-z][a-z-]+|\b[sh]\b`).FindAllString(s.Definitions["limit"].Pattern, -1) {
+		if !told[word] {
+			t.Errorf("a limit may say %s, and an editor has no words for it", word)
+		}
 	}
 }
 
