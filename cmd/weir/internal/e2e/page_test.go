@@ -58,7 +58,7 @@ func firstRule(t *testing.T, b *browsertest.Browser, axe string, view browsertes
 	p.firstDomain(t)
 	p.follow(t, "New rule")
 	p.fill(t, "#text", "- key: user\n  limits: [5/h]\n")
-	p.sees(t, "At most 9 in any 1h.") // the editor says so while it is written
+	p.sees(t, "At most 9 in any hour, whenever it begins.") // the editor says so while it is written
 	p.fill(t, "#reason", "one client took it all")
 	p.look(t, "2-editor")
 	p.press(t, "Run in shadow")

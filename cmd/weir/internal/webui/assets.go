@@ -8,13 +8,17 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/plot"
+	"github.com/weir-limit/weir/rules"
 )
 
 // asset serves a file of the page. Browsers keep it, and ask whether it is still
 // the one.
 func asset(name, kind string) (http.Handler, error) {
-	text, err := files.ReadFile("pages/" + name)
-	if err != nil {
+	var text []byte
+	var err error
+	if name == "schema.json" {
+		text = []byte(rules.Schema())
+	} else if text, err = files.ReadFile("pages/" + name); err != nil {
 		return nil, fmt.Errorf("read a file of the page: %w", err)
 	}
 	if name == "style.css" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
 )
 
 // editor is the form that proposes a version.
@@ -22,19 +23,57 @@ type editor struct {
 	Late []diffLine
 }
 
+// Most is the bytes of a text that an editor takes.
+func (e *editor) Most() int { return rulestore.MaxText }
+
+// Rows is how high the field of the text is, in lines.
+func (e *editor) Rows() int { return min(max(strings.Count(e.Text, "\n")+2, 10), 24) }
+
+// Excerpt is the lines of the text that something is said of, with what is said beneath each.
+func (e *editor) Excerpt() []sourceLine { return excerpt(e.Text, e.Preview.findings) }
+
 // preview is what a text means.
 type preview struct {
 	reading
 
-	Limits []limitView
+	Limits limitList
 	Empty  bool // there is no text
 }
 
 // Findings is what there is to say of the text.
-func (p preview) Findings() any { return p.findings }
+func (p preview) Findings() []rules.Finding { return p.findings }
 
 // Bad is whether the text is refused.
 func (p preview) Bad() bool { return p.bad }
+
+// Said is in short what there is to say of the text, for people who don't see the page change.
+func (p preview) Said() string {
+	errors, warnings, first := 0, 0, 0
+	for _, f := range p.findings {
+		switch {
+		case f.Severity == rules.SeverityWarning:
+			warnings++
+		case errors == 0:
+			first = f.Line
+			fallthrough
+		default:
+			errors++
+		}
+	}
+	var said []string
+	switch {
+	case p.Empty:
+		return "There is no rule yet."
+	case errors > 0:
+		said = append(said, fmt.Sprintf("%s, the first in line %d", counted(errors, "error", "errors"), first))
+	default:
+		said = append(said, "No error", counted(len(p.rules), "limit", "limits"))
+	}
+	if warnings > 0 {
+		said = append(said, counted(warnings, "warning", "warnings"))
+	}
+	return strings.Join(said, ", ") + "."
+}
 
 func (v *visit) newEditor(at place, text string, match int64) *editor {
 	return &editor{Domain: at.domain, ID: at.id, Text: text, Match: match, CSRF: v.csrf(), Preview: v.preview(at.domain, text)}
@@ -49,13 +88,49 @@ func (v *visit) preview(domain, text string) preview {
 	if frame, err := v.store.Rule(v.r.Context(), domain, rulestore.Frame); err == nil {
 		head = frame.Text
 	}
-	read := readRule(domain, head, text, v.pages.options.Check)
-	return preview{reading: read, Limits: viewsOf(read.rules, nil, "draft")}
+	p := preview{reading: readRule(domain, head, text, v.pages.options.Check)}
+	p.Limits = listOf(p.rules, maxLimits, nil, "draft")
+	for i := range p.Limits.Rows {
+		l := &p.Limits.Rows[i]
+		l.Line, l.Column = p.rules[i].LimitAt()
+		l.Line -= p.above
+	}
+	return p
+}
+
+// sourceLine is a line of a text.
+type sourceLine struct {
+	Number   int
+	Text     string
+	Findings []rules.Finding
+	Gap      bool // lines before it are left out
+}
+
+// around is how many lines stand before and behind one that something is said of.
+const around = 3
+
+// excerpt is the lines that something is said of, and those around them.
+func excerpt(text string, said []rules.Finding) (lines []sourceLine) {
+	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	at := map[int][]rules.Finding{}
+	near := map[int]bool{}
+	for _, f := range said {
+		at[f.Line] = append(at[f.Line], f)
+		for i := f.Line - around; i <= f.Line+around; i++ {
+			near[i] = true
+		}
+	}
+	for i, line := range all {
+		if n := i + 1; near[n] {
+			lines = append(lines, sourceLine{n, line, at[n], n > 1 && !near[i]})
+		}
+	}
+	return lines
 }
 
 // look answers what the text of an editor means, while somebody writes it.
 func (p *Pages) look(v *visit) error {
-	return v.write(http.StatusOK, "rule", "preview", v.preview(v.r.PostFormValue("domain"), v.r.PostFormValue("text")))
+	return v.write(http.StatusOK, "rule", "look", v.preview(v.r.PostFormValue("domain"), v.r.PostFormValue("text")))
 }
 
 // newRule shows an empty editor for a domain.

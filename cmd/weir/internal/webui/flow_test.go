@@ -84,7 +84,7 @@ func TestPublish(t *testing.T) {
 	r, page = b.post(t, "/ui/step", publish)
 	wants(t, r, page, http.StatusSeeOther)
 	r, page = b.get(t, userRule)
-	wants(t, r, page, http.StatusOK, "active v3", "Version 3 is active.", "At most 3 in any 1s.")
+	wants(t, r, page, http.StatusOK, "active v3", "Version 3 is active.", "At most 3 in any second, whenever it begins.")
 	if _, page = b.get(t, userRule); strings.Contains(page, "Version 3 is active.") {
 		t.Error("a notice is said twice")
 	}
@@ -198,7 +198,7 @@ func TestFirstRule(t *testing.T) {
 	r, page = b.get(t, r.Header.Get("Location"))
 	wants(t, r, page, http.StatusOK, "New rule", "There is no rule here yet")
 	r, page = b.get(t, "/ui/new?domain=mail")
-	wants(t, r, page, http.StatusOK, "At most 29 in any 1s.", "The burst passes at once, and the pace goes on beside it.")
+	wants(t, r, page, http.StatusOK, "At most 29 in any second, whenever it begins.", "That is 19 more than the count: the burst passes at once, and the pace goes on beside it.")
 	first := url.Values{"domain": {"mail"}, "match": {"0"}, "text": {"- key: sender\n  limits: [100/h]\n"}, "reason": {"spam"}, "to": {"shadow"}}
 	r, page = b.post(t, "/ui/rule", first)
 	wants(t, r, page, http.StatusSeeOther)
@@ -219,14 +219,14 @@ func TestBadRules(t *testing.T) {
 	fill(t, h)
 	b := h.signedIn(t, "ann", rulestore.Publish, "shop")
 	for _, c := range []struct{ text, reason, want string }{
-		{"- key: user\n  limits: [10/fortnight]\n", "x", "line 2: limit"},
+		{"- key: user\n  limits: [10/fortnight]\n", "x", "Line 2, column 12:"},
 		{"", "x", "Write the rule."},
 		{"- key: other\n  limits: [1/s]\n", "x", "counts belong to a rule"},
 		{"- key: user\n  limits: [1/s]\n- key: more\n  limits: [1/s]\n", "x", "not one rule"},
 		{"- key: user\n  limits: [1/s]\n", " ", "say why"},
 		{"- key: user\n  limits: [1/s]\n", strings.Repeat("x", 3000), "it may have 2000"},
 		{"- key: user\n  name: </textarea><script>alert(1)</script>\n  limits: [1/s]\n", "", "say why"},
-		{"\x00\xff", "x", "line 1"},
+		{"\x00\xff", "x", "Line 1,"},
 		{"- key: \"\u202eresu\"\n  limits: [1/s]\n", "x", "U+202E"},
 		{"- key: user\n  limits: [1/s]\n" + strings.Repeat("#", rulestore.MaxText), "x", "bytes"},
 	} {
@@ -295,12 +295,12 @@ func TestLook(t *testing.T) {
 	fill(t, h)
 	b := h.signedIn(t, "ann", rulestore.Propose, "shop")
 	for _, c := range []struct{ text, want string }{
-		{"- key: a\n  limits: [3/min]\n", "At most 5 in any 1min."},
-		{"- key: a\n  limits: [3/mon]\n", "line 2"},
+		{"- key: a\n  limits: [3/min]\n", "At most 5 in any minute, whenever it begins."},
+		{"- key: a\n  limits: [3/mon]\n", "Line 2,"},
 		{" \n", "Write a rule"},
 		{"- key: a\n  limits: [5 concurrent ttl 30s]\n", "At most 5 at a time."},
 		{"- key: a\n  unlimited: true\n", ""},
-		{"\t\x01", "line 1"},
+		{"\t\x01", "Line 1,"},
 		{"- key: a\n  limits: [10/s warm-up 10s]\n", "tested with warm limits only"},
 	} {
 		r, page := b.post(t, "/ui/look", url.Values{"domain": {"shop"}, "text": {c.text}})

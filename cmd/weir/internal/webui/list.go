@@ -166,8 +166,11 @@ type ruleRow struct {
 	Domain, ID string
 	Team       string
 	States     []mark
-	Limits     []limitView
+	Limits     limitList
 }
+
+// High is how many lines the row has: one for each limit.
+func (r ruleRow) High() int { return max(len(r.Limits.Rows), 1) + min(r.Limits.More, 1) }
 
 // mark is a state of a rule, in a word.
 type mark struct{ Class, Text string }
@@ -280,7 +283,7 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 				return nil, err
 			}
 		}
-		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marks, viewsOf(readRule(r.Domain, "", text, nil).rules, nil, "")})
+		rows = append(rows, ruleRow{r.Domain, r.ID, r.Team, marks, listOf(readRule(r.Domain, "", text, nil).rules, maxListed, nil, "")})
 	}
 	return rows, nil
 }
@@ -289,7 +292,7 @@ func (v *visit) databaseRules(page *rulesPage, sent domainForms) (rows []ruleRow
 func (v *visit) counted(rows []ruleRow) []ruleRow {
 	shown := map[place]bool{}
 	for _, r := range rows {
-		for _, l := range r.Limits {
+		for _, l := range r.Limits.Rows {
 			shown[place{r.Domain, l.Name}] = true
 		}
 	}
@@ -301,8 +304,8 @@ func (v *visit) counted(rows []ruleRow) []ruleRow {
 		return name(id.Domain, id.Rule)
 	})
 	for i := range rows {
-		for j := range rows[i].Limits {
-			l := &rows[i].Limits[j]
+		for j := range rows[i].Limits.Rows {
+			l := &rows[i].Limits.Rows[j]
 			total := totals[name(rows[i].Domain, l.Name)]
 			l.Passed, l.Denied = total.Passed, total.Denied
 		}
@@ -355,7 +358,7 @@ func (v *visit) fileRules(page *rulesPage) (rows []ruleRow) {
 		if at.domain < after.domain || at.domain == after.domain && at.id <= after.id {
 			continue
 		}
-		rows = append(rows, ruleRow{at.domain, at.id, all[0].Owner, []mark{{"files", fromFiles}}, viewsOf(all, nil, "")})
+		rows = append(rows, ruleRow{at.domain, at.id, all[0].Owner, []mark{{"files", fromFiles}}, listOf(all, maxListed, nil, "")})
 	}
 	return rows
 }

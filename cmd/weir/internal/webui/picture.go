@@ -45,7 +45,7 @@ func picture(name string, l *weir.Limit) template.HTML {
 	if len(lines.Lines) == 0 {
 		return ""
 	}
-	words, _ := most(l)
+	words, _ := mostOf(l)
 	p := plot.Picture{
 		Name: name, Title: "What " + l.String() + " lets pass", Drawing: lines,
 		Description: "The events that pass for one key that takes all it can after a rest, added up over time, and the most that can pass in any time as long. " + words,

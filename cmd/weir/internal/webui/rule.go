@@ -17,9 +17,9 @@ type rulePage struct {
 	Domain, ID string
 	Team       string
 	Marks      []mark
-	Limits     []limitView // active; of a rule that is not, none
-	Written    []limitView // as they are written, while an override holds
-	Until      time.Time   // when it ends
+	Limits     limitList // active; of a rule that is not, none
+	Written    limitList // as they are written, while an override holds
+	Until      time.Time // when it ends
 	FromFiles  bool
 	CSRF       string
 
@@ -57,7 +57,7 @@ func (p *Pages) rule(v *visit) error {
 func (v *visit) showFileRule(at place, all []*rules.Rule) error {
 	page := rulePage{
 		Domain: at.domain, ID: at.id, Team: all[0].Owner, Marks: []mark{{"files", fromFiles}}, FromFiles: true,
-		Limits: viewsOf(all, v.counts(at.domain), "active"),
+		Limits: listOf(all, maxLimits, v.counts(at.domain), "active"),
 	}
 	return v.show(http.StatusOK, "rule", plain(at.id), page)
 }
@@ -96,9 +96,9 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 			if text, err = hold.Applied(r.Text); err != nil {
 				return err
 			}
-			page.Until, page.Written = hold.Until, viewsOf(readRule(r.Domain, "", r.Text, nil).rules, nil, "")
+			page.Until, page.Written = hold.Until, listOf(readRule(r.Domain, "", r.Text, nil).rules, maxLimits, nil, "")
 		}
-		page.Limits = viewsOf(readRule(r.Domain, "", text, nil).rules, v.counts(r.Domain), "active")
+		page.Limits = listOf(readRule(r.Domain, "", text, nil).rules, maxLimits, v.counts(r.Domain), "active")
 	}
 	proposed := r.Text
 	for _, one := range []struct {

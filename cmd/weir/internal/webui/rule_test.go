@@ -42,7 +42,7 @@ func TestActiveRule(t *testing.T) {
 	}
 	shows("rule", "<h3><code>10/s burst 20</code></h3>", "At most 29 ")
 	hold(rulestore.Override{Percent: 50, Until: time.Now().Add(time.Hour)})
-	shows("rule", "<h3><code>5/s burst 10</code></h3>", "At most 14 ", "then again as they are written: <code>10/s burst 20</code>")
+	shows("rule", "<h3><code>5/s burst 10</code></h3>", "At most 14 ", "then again as they are written:", "<li><code>10/s burst 20</code></li>")
 	hold(rulestore.Override{Rule: "user", Until: time.Now().Add(time.Hour)}) // which goes before that of the domain
 	shows("rule", "<h3><code>10/s burst 20</code> <span class=\"mark shadow\">", "then again")
 	if _, err := h.store.Propose(ctx, root(), rulestore.Proposal{Domain: "shop", Rule: "user", Match: made.Revision}); err != nil {

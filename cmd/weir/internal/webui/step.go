@@ -88,7 +88,7 @@ func (v *visit) remove(s rulestore.Step) (said string, err error) {
 type trial struct {
 	rulestore.Version
 
-	Limits  []limitView
+	Limits  limitList
 	Hidden  bool           // how it differs is not for this visitor
 	Report  *shadow.Report // nil: nothing is known yet
 	Verdict shadow.Verdict
@@ -97,7 +97,7 @@ type trial struct {
 }
 
 func (v *visit) trial(d rulestore.Document, x rulestore.Version) (*trial, error) {
-	t := &trial{Version: x, Limits: viewsOf(readRule(x.Domain, "", x.Text, nil).rules, nil, "")}
+	t := &trial{Version: x, Limits: listOf(readRule(x.Domain, "", x.Text, nil).rules, maxLimits, nil, "")}
 	reads, err := v.scope()
 	if err != nil {
 		return nil, err

@@ -303,7 +303,7 @@ func stored(show func(*visit) error) func(*visit) error {
 // faultsOf is what is wrong with a form, by the field; nil: it is not the form.
 func faultsOf(err error) map[string]string {
 	if _, ok := errors.AsType[*rules.Error](err); ok {
-		return map[string]string{"text": "This can't be used as it is; the reason stands beside each field."}
+		return map[string]string{"text": "This can't be used as it is; what is wrong stands at its line."}
 	}
 	if files, ok := errors.AsType[*changes.FromFiles](err); ok {
 		return map[string]string{"": "The domain " + files.Error()}
@@ -314,7 +314,7 @@ func faultsOf(err error) map[string]string {
 	}
 	switch {
 	case bad.Field == "text" && len(bad.Findings) > 0:
-		return map[string]string{"text": "This can't be used as it is; the reason stands beside each field."}
+		return map[string]string{"text": "This can't be used as it is; what is wrong stands at its line."}
 	case bad.Field == "confirm":
 		return map[string]string{"confirm": "The name " + bad.Text}
 	case bad.Field == "expires":

@@ -48,7 +48,7 @@ func New(o Options) (*Pages, error) {
 func (p *Pages) route() error {
 	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, Home, http.StatusSeeOther) })
 	for _, a := range []struct{ name, kind string }{
-		{"style.css", "text/css; charset=utf-8"}, {"script.js", "text/javascript; charset=utf-8"}, {"icon.svg", "image/svg+xml"},
+		{"style.css", "text/css; charset=utf-8"}, {"script.js", "text/javascript; charset=utf-8"}, {"editor.js", "text/javascript; charset=utf-8"}, {"icon.svg", "image/svg+xml"}, {"schema.json", "application/schema+json"},
 	} {
 		serve, err := asset(a.name, a.kind)
 		if err != nil {

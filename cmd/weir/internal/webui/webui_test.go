@@ -300,7 +300,7 @@ func TestReadOnly(t *testing.T) {
 		{domain, "<code>10/s burst 20</code>"},
 		{rule, "<svg"},
 		{rule, "Owned by shop"},
-		{rule, "At most 1\u202f999 in any 1h."},
+		{rule, "At most 1\u202f999 in any hour, whenever it begins."},
 	} {
 		if !strings.Contains(c.text, c.want) {
 			t.Errorf("there is no %s in\n%s", c.want, c.text)

@@ -21,41 +21,62 @@ type limitView struct {
 	Name      string // of the rule
 	Limit     string // its text; empty: unlimited
 	Words     string
-	Most      string // that passes in one period
-	WhyMore   string // why that is more than the count; empty: it is not
+	Most      string // that passes in one period, and what that means
+	WhyMore   string // by how much and why that is more than the count; empty: it is not
 	Shadow    bool
 	Picture   template.HTML // empty: there is none
 	Passed    int64
 	Denied    int64
 	Unlimited bool
+	// Line and Column are where it stands in the text of an editor; 0: it is in none.
+	Line, Column int
 }
+
+// maxLimits is how many limits of a rule a page describes, and maxListed how many of each rule
+// a list has. A page counts the others.
+const (
+	maxLimits = 50
+	maxListed = 8
+)
 
 // maxPictures is how many limits of a rule have a picture.
 const maxPictures = 6
 
-// viewsOf describes rules, and draws them; pictures is the beginning of their
+// limitList is limits of a rule.
+type limitList struct {
+	Rows []limitView
+	More int // that are not shown
+}
+
+// listOf describes rules, at most so many, and draws them; pictures is the beginning of their
 // names, of which a page has each once. Empty: it draws none.
-func viewsOf(all []*rules.Rule, counts map[string]offenders.Total, pictures string) []limitView {
-	views := make([]limitView, 0, len(all))
-	for i, r := range all {
+func listOf(all []*rules.Rule, most int, counts map[string]offenders.Total, pictures string) limitList {
+	list := limitList{More: max(len(all)-most, 0)}
+	for i, r := range all[:len(all)-list.More] {
 		c := counts[r.Name]
 		v := limitView{Name: r.Name, Unlimited: r.Unlimited, Shadow: r.Shadow, Passed: c.Passed, Denied: c.Denied}
 		if !r.Unlimited {
 			v.Limit, v.Words = r.Limit.String(), sentence(r.Limit.Describe())
-			v.Most, v.WhyMore = most(r.Limit)
+			v.Most, v.WhyMore = mostOf(r.Limit)
 			if pictures != "" && i < maxPictures {
 				v.Picture = picture(fmt.Sprintf("%s-%d", pictures, i+1), r.Limit)
 			}
 		}
-		views = append(views, v)
+		list.Rows = append(list.Rows, v)
 	}
-	return views
+	return list
 }
 
-// most says what a limit lets pass in one period, by single events, and why that is
+// mostOf says what a limit lets pass in one period, by single events, and by how much and why that is
 // more than its count.
-func most(l *weir.Limit) (words, why string) {
+func mostOf(l *weir.Limit) (words, why string) {
 	words, why = l.DescribeBound()
+	if s := l.Spec(); s.Algorithm != weir.Concurrent {
+		words += ", whenever it begins"
+		if why != "" {
+			why = "that is " + digits(l.Bound(s.Period, 1)-s.Count) + " more than the count: " + why
+		}
+	}
 	parts := strings.Fields(words)
 	for i, part := range parts {
 		if n, err := strconv.ParseInt(part, 10, 64); err == nil {

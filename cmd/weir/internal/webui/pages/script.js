@@ -34,21 +34,4 @@
     zoned(document);
   };
   if (live().length > 0) setInterval(() => refresh().catch(() => {}), beat);
-
-  // The editor says what a limit means while it is written.
-  for (const form of document.querySelectorAll("[data-editor]")) {
-    const preview = form.querySelector("#preview");
-    let wait = 0, last = 0;
-    const look = async () => {
-      const turn = ++last;
-      const answer = await fetch("/ui/look", { method: "POST", body: new URLSearchParams(new FormData(form)), credentials: "same-origin", redirect: "error" });
-      if (answer.ok && turn === last) preview.innerHTML = await answer.text(); // escaped where it was made
-      preview.setAttribute("aria-busy", "false");
-    };
-    form.querySelector("textarea").addEventListener("input", () => {
-      clearTimeout(wait);
-      preview.setAttribute("aria-busy", "true");
-      wait = setTimeout(() => look().catch(() => preview.setAttribute("aria-busy", "false")), 300);
-    });
-  }
 })();
