@@ -255,8 +255,10 @@ func TestSchemaTellsWords(t *testing.T) {
 	if err := json.Unmarshal([]byte(rules.Schema()), &s); err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]bool{"sec": true, "secs": true, "second": true, "seconds": true, "mins": true, "minute": true, "minutes": true, "hour": true, "hours": true,
-		"days": true, "weeks": true, "months": true, "years": true} // other spellings
+	told := map[string]bool{
+		"sec": true, "secs": true, "second": true, "seconds": true, "mins": true, "minute": true, "minutes": true, "hour": true, "hours": true,
+		"days": true, "weeks": true, "months": true, "years": true,
+	} // other spellings
 	for part, limits := range map[string][]string{
 		"limit_unit":      {"10/%s", "10/%s fixed-window"},
 		"limit_algorithm": {"10/min %s"},
