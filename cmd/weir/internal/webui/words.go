@@ -56,7 +56,7 @@ func listOf(all []*rules.Rule, most int, counts map[string]offenders.Total, pict
 		c := counts[r.Name]
 		v := limitView{Name: r.Name, Unlimited: r.Unlimited, Shadow: r.Shadow, Passed: c.Passed, Denied: c.Denied}
 		if !r.Unlimited {
-			v.Limit, v.Words = r.Limit.String(), sentence(r.Limit.Describe())
+			v.Limit, v.Words = r.Limit.String(), sentence(grouped(r.Limit.Describe()))
 			v.Most, v.WhyMore = mostOf(r.Limit)
 			if pictures != "" && i < maxPictures {
 				v.Picture = picture(fmt.Sprintf("%s-%d", pictures, i+1), r.Limit)
@@ -77,16 +77,22 @@ func mostOf(l *weir.Limit) (words, why string) {
 			why = "that is " + digits(l.Bound(s.Period, 1)-s.Count) + " more than the count: " + why
 		}
 	}
-	parts := strings.Fields(words)
-	for i, part := range parts {
-		if n, err := strconv.ParseInt(part, 10, 64); err == nil {
-			parts[i] = digits(n)
-		}
-	}
 	if why != "" {
 		why = sentence(why)
 	}
-	return sentence(strings.Join(parts, " ")), why
+	return sentence(grouped(words)), why
+}
+
+// grouped is words with their whole numbers in groups of three digits.
+func grouped(words string) string {
+	parts := strings.Split(words, " ")
+	for i, part := range parts {
+		number := strings.TrimRight(part, ",;")
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+			parts[i] = digits(n) + part[len(number):]
+		}
+	}
+	return strings.Join(parts, " ")
 }
 
 // sentence is words as one.
