@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"iter"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -169,6 +170,64 @@ func (r *Rule) KeyText(key string) string {
 		b, rest = appendName(b, string(rest[size:end])), rest[end:]
 	}
 	return string(b)
+}
+
+// Entries is what a request has to say so that it meets a rule of the set as the client that AppendKeyName names so. It is not ok
+// where no request does: the name is of another rule, or was cut, or another descriptor of the file takes such a request, or the
+// request brings its limit along.
+func (s *Set) Entries(r *Rule, name string) (entries []Entry, ok bool) {
+	if r.Override {
+		return nil, false
+	}
+	words, ok := r.words(name)
+	if !ok {
+		return nil, false
+	}
+	next := func() (word string) {
+		word, words = words[0], words[1:]
+		return word
+	}
+	for i, e := range r.Path {
+		e.Value = strings.ReplaceAll(e.Value, "*", "") // which fits where all values have one count
+		if r.open.keys>>i&1 != 0 {
+			e.Key = next()
+		}
+		if r.open.values>>i&1 != 0 {
+			e.Value = next()
+		}
+		entries = append(entries, e)
+	}
+	met, _ := s.Match(r.Domain, &Descriptor{Entries: entries})
+	if !slices.Contains(met, r) || string(r.AppendKeyName(nil, entries)) != name {
+		return nil, false
+	}
+	return entries, true
+}
+
+// words is the words that the rule leaves open, of a name that AppendKeyName has made of them.
+func (r *Rule) words(name string) (words []string, ok bool) {
+	switch n := bits.OnesCount16(r.open.keys) + bits.OnesCount16(r.open.values); n {
+	case 0:
+		return nil, true
+	case 1:
+		return []string{name}, true
+	default:
+		for len(words) < n {
+			word, rest := name, ""
+			if quoted, err := strconv.QuotedPrefix(name); err == nil && name[0] == '"' {
+				rest = name[len(quoted):]
+				word, err = strconv.Unquote(quoted)
+				if err != nil || rest != "" && rest[0] != ' ' {
+					return nil, false
+				}
+				rest = strings.TrimPrefix(rest, " ")
+			} else {
+				word, rest, _ = strings.Cut(name, " ")
+			}
+			words, name = append(words, word), rest
+		}
+		return words, name == ""
+	}
 }
 
 // appendName appends a word of several, in quotes where it could be taken for two or for none.
