@@ -14,10 +14,11 @@ import (
 const MaxRules = 1024
 
 // Book keeps the traffic of all rules. Make it with NewBook, and call Tick each
-// Step. Its methods may be called from many goroutines.
+// Step and Beat each second. Its methods may be called from many goroutines.
 type Book struct {
 	windows   atomic.Int64 // that are kept
 	unwatched atomic.Int64 // as Stats has it
+	second    atomic.Int64 // the time of the last Beat, in seconds since 1970
 
 	mu        sync.Mutex
 	traffic   map[ID]*Traffic
@@ -29,7 +30,14 @@ type Book struct {
 }
 
 // NewBook makes an empty Book.
-func NewBook() *Book { return &Book{traffic: map[ID]*Traffic{}} }
+func NewBook() *Book {
+	b := &Book{traffic: map[ID]*Traffic{}}
+	b.Beat(time.Now())
+	return b
+}
+
+// Beat tells the time, so that a denial reads no clock.
+func (b *Book) Beat(now time.Time) { b.second.Store(now.Unix()) }
 
 // Open is the traffic of a rule, from now on or as it was before, if it is open
 // already. limit is for people; nil: each request brings its own.
@@ -92,6 +100,7 @@ func (b *Book) unwatch(t *Traffic) {
 // Tick writes down what was counted since the last tick, and forgets what is
 // too old. It gives what was counted of each rule that has had traffic since to told, unless that is nil.
 func (b *Book) Tick(now time.Time, told func(ID, Point)) {
+	b.Beat(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ticks++

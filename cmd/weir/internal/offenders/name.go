@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 )
 
 // Shorten is a name that fits into MaxName: what is cut off is there as a hash,
@@ -17,6 +18,11 @@ func Shorten(name []byte) []byte {
 	short := make([]byte, 0, MaxName)
 	short = append(short, name[:MaxName-len(cut)-2*hashBytes]...)
 	return hex.AppendEncode(append(short, cut...), digest[:hashBytes])
+}
+
+// IsShortened is whether a name may be one that Shorten has cut, so that nobody can tell whose it is.
+func IsShortened(name string) bool {
+	return len(name) == MaxName && strings.HasPrefix(name[MaxName-len(cut)-2*hashBytes:], cut)
 }
 
 const (

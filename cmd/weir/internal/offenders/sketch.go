@@ -54,21 +54,24 @@ func NewSketch(room int) *Sketch {
 }
 
 // Add records events of a name. It keeps nothing of it.
-func (s *Sketch) Add(name []byte, events int64) {
+func (s *Sketch) Add(name []byte, events int64) { s.add(name, events) }
+
+// add is Add. at is where the name is in the slices, and fresh whether it was not there before; at is -1 where it is not kept.
+func (s *Sketch) add(name []byte, events int64) (at int, fresh bool) {
 	s.total += events
 	hash := s.hash(name)
 	if i, ok := s.find(hash, name); ok {
 		s.counts[i] += events
-		return
+		return i, false
 	}
 	if len(s.names) < s.room {
 		s.keep(name, events, 0)
-		return
+		return len(s.names) - 1, true
 	}
 	before := &s.others[cellOf(hash)]
 	if *before+events <= s.least() {
 		*before += events
-		return
+		return -1, false
 	}
 	i, uncertain := s.at, *before
 	s.others[cellOf(s.hashes[i])] = s.counts[i]
@@ -76,6 +79,7 @@ func (s *Sketch) Add(name []byte, events int64) {
 	s.names[i], s.hashes[i] = append(s.names[i][:0], name...), hash
 	s.counts[i], s.errors[i] = uncertain+events, uncertain
 	s.link(i)
+	return i, true
 }
 
 func (s *Sketch) hash(name []byte) uint64 { return maphash.Bytes(s.seed, name) }
@@ -175,19 +179,7 @@ func (s *Sketch) Top(n int) []Count {
 // Mergeable Summaries, PODS 2012; Cafaro and others, 2016): a name that one of
 // them does not keep had there at most its Least.
 func (s *Sketch) Merge(o *Sketch) *Sketch {
-	both := NewSketch(len(s.names) + len(o.names))
-	for i, name := range s.names {
-		n, uncertain := o.Least(), o.Least()
-		if j, ok := o.find(o.hash(name), name); ok {
-			n, uncertain = o.counts[j], o.errors[j]
-		}
-		both.keep(name, s.counts[i]+n, s.errors[i]+uncertain)
-	}
-	for j, name := range o.names {
-		if _, ok := s.find(s.hash(name), name); !ok {
-			both.keep(name, o.counts[j]+s.Least(), o.errors[j]+s.Least())
-		}
-	}
+	both := s.union(o)
 	merged := NewSketch(s.room)
 	for _, c := range both.Top(s.room) {
 		merged.keep([]byte(c.Name), c.N, c.Error)
@@ -198,4 +190,23 @@ func (s *Sketch) Merge(o *Sketch) *Sketch {
 		merged.others[i] = least
 	}
 	return merged
+}
+
+// union has all names that one of both has. A name that it does not have had at most the sum of their Leasts.
+func (s *Sketch) union(o *Sketch) *Sketch {
+	both := NewSketch(len(s.names) + len(o.names) + 1)
+	least, leastOfOther := s.Least(), o.Least()
+	for i, name := range s.names {
+		n, uncertain := leastOfOther, leastOfOther
+		if j, ok := o.find(o.hash(name), name); ok {
+			n, uncertain = o.counts[j], o.errors[j]
+		}
+		both.keep(name, s.counts[i]+n, s.errors[i]+uncertain)
+	}
+	for j, name := range o.names {
+		if _, ok := s.find(s.hash(name), name); !ok {
+			both.keep(name, o.counts[j]+least, o.errors[j]+least)
+		}
+	}
+	return both
 }

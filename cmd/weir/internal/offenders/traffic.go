@@ -33,9 +33,16 @@ type Traffic struct {
 // Pass records a request that the rule lets pass.
 func (t *Traffic) Pass() { t.passed.Add(1) }
 
-// Deny records a request that the rule denies, and the name of its client. It
+// Deny records a request that the rule denies, and the name of its client. The request may have passed all the same, as in shadow. It
 // keeps nothing of name.
-func (t *Traffic) Deny(name []byte) {
+func (t *Traffic) Deny(name []byte) { t.deny(name, 0, 0) }
+
+// Refuse is Deny of a request that did not pass, and that may come again after wait; 0: nobody knows when.
+func (t *Traffic) Refuse(name []byte, wait time.Duration) {
+	t.deny(name, t.book.second.Load(), int64((wait+time.Second-1)/time.Second))
+}
+
+func (t *Traffic) deny(name []byte, at, again int64) {
 	t.denied.Add(1)
 	w := t.clients.Load()
 	if w == nil {
@@ -43,5 +50,5 @@ func (t *Traffic) Deny(name []byte) {
 			return
 		}
 	}
-	w.add(Shorten(name))
+	w.add(Shorten(name), at, again)
 }

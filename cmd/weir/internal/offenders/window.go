@@ -26,6 +26,8 @@ type window struct {
 
 	mu          sync.Mutex
 	now, before *Sketch // before is nil at first
+	// marks and marksBefore are when the names of now and before were refused, at the same places.
+	marks, marksBefore []mark
 	// since is when before was begun, or now if there is none; turned is when now
 	// was.
 	since, turned time.Time
@@ -35,12 +37,23 @@ func newWindow(now time.Time) *window {
 	return &window{now: NewSketch(Names), since: now, turned: now}
 }
 
-func (w *window) add(name []byte) {
+// add records a denial. at is when its request did not pass, in seconds since 1970; 0: it did. again is after how many of these it may
+// come again; 0: nobody knows.
+func (w *window) add(name []byte, at, again int64) {
 	if !w.mu.TryLock() {
 		w.missed.Add(1)
 		return
 	}
-	w.now.Add(name, 1)
+	i, fresh := w.now.add(name, 1)
+	if i == len(w.marks) {
+		w.marks = append(w.marks, mark{})
+	}
+	if i >= 0 && fresh {
+		w.marks[i] = mark{}
+	}
+	if i >= 0 && at > 0 {
+		w.marks[i].refuse(at, again)
+	}
 	w.mu.Unlock()
 }
 
@@ -51,8 +64,8 @@ func (w *window) turn(now time.Time) (empty bool) {
 	if now.Sub(w.turned) < PaneLife {
 		return false
 	}
-	w.before, w.since = w.now, w.turned
-	w.now, w.turned = NewSketch(Names), now
+	w.before, w.since, w.marksBefore = w.now, w.turned, w.marks
+	w.now, w.turned, w.marks = NewSketch(Names), now, nil
 	return w.before.Total() == 0
 }
 

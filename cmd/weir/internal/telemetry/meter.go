@@ -262,7 +262,12 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 			by.traffic.Pass()
 		} else {
 			var room [offenders.MaxName]byte
-			by.traffic.Deny(d.Rule.AppendKeyName(room[:0], entries))
+			name := d.Rule.AppendKeyName(room[:0], entries)
+			if a.Allowed { // it is in shadow, or denies beside a quota that does not
+				by.traffic.Deny(name)
+			} else {
+				by.traffic.Refuse(name, d.RetryAfter)
+			}
 		}
 		if by.values != nil && d.Rule.CountsValues() {
 			by.values.count(d.Rule, entries, d.Outcome)
