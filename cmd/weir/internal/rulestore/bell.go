@@ -51,7 +51,7 @@ func (s *Store) Wait(ctx context.Context, seen int64) (now int64, err error) {
 	if s.listen == nil {
 		now, err = s.await(ctx, seen)
 	} else {
-		err = s.listen(ctx, s.read, func(ctx context.Context, c *sql.Conn) (done bool, err error) {
+		err = s.listen(ctx, s.read, s.told.ring, func(ctx context.Context, c *sql.Conn) (done bool, err error) {
 			now, err = revisionOf(ctx, c)
 			return now != seen, err
 		})

@@ -44,7 +44,8 @@
 // versions and take them from draft to shadow to enforced, importing.go takes a whole
 // file, feed.go says what is active since when, token.go who may do what, session.go who has signed in,
 // scope.go whose clients an actor may read of, claim.go which
-// node serves a folder, node.go which serve PostgreSQL, and what is active there. audit.go
+// node serves a folder, node.go which serve PostgreSQL, and what is active there. limited.go carries
+// which clients nodes limit now, and unblock.go has all nodes reset the counts of one. audit.go
 // says who did what, chain.go whether that was changed, and undo.go what undoes it. inbox.go says what waits for whom, and comment.go
 // keeps what people say of a version.
 // relax.go opens and tightens limits for a time, and unreviewed.go

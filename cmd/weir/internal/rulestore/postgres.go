@@ -79,8 +79,8 @@ func silent(ctx context.Context, p stdlib.ShouldPingParams) bool {
 }
 
 // listen waits on one connection until somebody has made a change, or for as
-// long as ctx has time.
-func listen(ctx context.Context, db *sql.DB, look func(context.Context, *sql.Conn) (done bool, err error)) error {
+// long as ctx has time. It calls heard for each notification.
+func listen(ctx context.Context, db *sql.DB, heard func(), look func(context.Context, *sql.Conn) (done bool, err error)) error {
 	beginning, stop := context.WithTimeout(ctx, connectTime+answerTime)
 	defer stop()
 	c, err := db.Conn(beginning)
@@ -109,6 +109,9 @@ func listen(ctx context.Context, db *sql.DB, look func(context.Context, *sql.Con
 			_, err := raw.(*stdlib.Conn).Conn().WaitForNotification(waiting)
 			if waiting.Err() != nil && ctx.Err() == nil {
 				return nil // nobody told: look all the same
+			}
+			if err == nil {
+				heard()
 			}
 			return err
 		})

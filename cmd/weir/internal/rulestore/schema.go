@@ -215,6 +215,23 @@ CREATE TABLE settings (
 	review   BIGINT NOT NULL,
 	public   BIGINT NOT NULL
 );
+`, `
+CREATE UNLOGGED TABLE limited (
+	node    TEXT PRIMARY KEY,
+	told    BIGINT NOT NULL, -- time, by the database's clock
+	clients BYTEA NOT NULL -- as the node tells them
+);
+CREATE UNLOGGED TABLE readers (
+	node TEXT PRIMARY KEY,
+	ends BIGINT NOT NULL -- time, by the database's clock; until then nodes are to tell of limited clients
+);
+CREATE UNLOGGED TABLE resets (
+	id     BIGINT PRIMARY KEY, -- the time, by the database's clock, or more
+	domain TEXT NOT NULL,
+	rule   TEXT NOT NULL, -- its name
+	client BYTEA NOT NULL -- its name
+);
+ALTER TABLE nodes ADD COLUMN reset BIGINT NOT NULL DEFAULT 0; -- the last of the resets that it has done
 `}
 }
 

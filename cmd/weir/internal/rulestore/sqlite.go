@@ -96,7 +96,7 @@ func sound(ctx context.Context, db *sql.DB, path string) error {
 }
 
 func sqliteDialect() dialect {
-	return dialect{types: strings.NewReplacer(), clock: "CAST(unixepoch('subsec') * 1000000 AS BIGINT)", guard: guardSQLite, explain: func(err error) error {
+	return dialect{types: strings.NewReplacer(" UNLOGGED", ""), clock: "CAST(unixepoch('subsec') * 1000000 AS BIGINT)", guard: guardSQLite, explain: func(err error) error {
 		bad, ok := errors.AsType[*sqlite.Error](err)
 		if !ok {
 			return unavailable(err, "look after the database")

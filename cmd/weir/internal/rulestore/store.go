@@ -33,8 +33,8 @@ type dialect struct {
 	guard    string                // has the database refuse to change lines of the audit
 
 	// listen waits for what notify tells, and calls look at first, then after each
-	// time or within pollEvery, until it is done. Nil: only this process tells.
-	listen func(ctx context.Context, db *sql.DB, look func(context.Context, *sql.Conn) (done bool, err error)) error
+	// time or within pollEvery, until it is done; and heard after each. Nil: only this process tells.
+	listen func(ctx context.Context, db *sql.DB, heard func(), look func(context.Context, *sql.Conn) (done bool, err error)) error
 }
 
 // Open opens a store: at a folder, which has or gets a SQLite database, or at

@@ -81,6 +81,9 @@ func TestStores(t *testing.T) {
 		{"comments", testComments},
 		{"undo", testUndo},
 		{"undo, not", testUndoNot},
+		{"limited", testLimited},
+		{"unblock", testUnblock},
+		{"unblock rights", testUnblockRights},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
