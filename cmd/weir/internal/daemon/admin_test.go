@@ -27,7 +27,7 @@ const (
 // adminPaths is all that the admin listener answers.
 func adminPaths() []string {
 	return []string{
-		"/metrics", "/v1/export", "/v1/schema", "/v1/explain", "/v1/reset", "/v1/top", "/v1/series", "/v1/shadow", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol",
+		"/metrics", "/v1/export", "/v1/schema", "/v1/explain", "/v1/reset", "/v1/top", "/v1/series", "/v1/limited", "/v1/shadow", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol",
 		"/debug/pprof/heap", "/none",
 	}
 }

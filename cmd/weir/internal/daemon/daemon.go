@@ -47,6 +47,7 @@ type Daemon struct {
 	denials *rules.Denials
 	board   shadow.Board
 	charts  charts
+	asked   askedOf
 	// tokensEnding is how many tokens of the rule database end soon, as of the last minute.
 	tokensEnding atomic.Int64
 	// sessions is how many people are signed in at the pages of all nodes, likewise.
@@ -222,6 +223,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		run   func(context.Context)
 	}{
 		{true, every(offenders.Step, d.tick)},
+		{true, every(beatEvery, d.limiter.Book.Beat)},
 		{true, every(sweepEvery, d.denials.Sweep)},
 		{d.source != nil, func(ctx context.Context) { d.source.Watch(ctx, d.reloaded) }},
 		{d.candidates != nil, func(ctx context.Context) { d.candidates.Watch(ctx, d.candidatesReloaded) }},
@@ -230,6 +232,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{d.feed != nil, d.keepTallies},
 		{true, d.auditLog.Keep},
 		{d.feed != nil, d.keepCharts},
+		{d.feed != nil, d.keepAsked},
 		{d.feed != nil, d.keepTidy},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},

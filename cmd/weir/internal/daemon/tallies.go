@@ -75,7 +75,7 @@ func (d *Daemon) keepTidy(ctx context.Context) {
 		}
 		within, stop := context.WithTimeout(ctx, tidyTime)
 		defer stop()
-		_, _ = store.Forget(within), store.ForgetTraffic(within, now)
+		_, _, _ = store.Forget(within), store.ForgetTraffic(within, now), store.ForgetLimited(within)
 		if n, err := store.TokensEnding(within, now); err == nil {
 			d.tokensEnding.Store(n)
 		}

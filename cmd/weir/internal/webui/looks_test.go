@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/browsertest"
+	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
@@ -24,6 +25,10 @@ func TestLooks(t *testing.T) {
 	h.join()
 	h.takeAway(t)
 	h.busy(t)
+	h.told = func() []limited.Node {
+		names := []string{"ann", "<b>bob</b>", "\u202eeve", "a long name of a client that has many words in it", "2001:db8:85a3::/64", "a\nb", string(offenders.Shorten([]byte(strings.Repeat("agent-of-a-mirror/", 12))))}
+		return []limited.Node{tells("weir-2.example:8083", "files", "files/user#1", names...), tells("weir-3.example:8083", "files", "files/user#1", names[0]), tells("weir-4.example:8083", "files", "files/user#1", names[0])}
+	}
 	_, token := h.token(t, "ann", rulestore.Admin, rulestore.AllTeams)
 	for _, view := range browsertest.Views() {
 		p := b.Open(t, view, h.url+"/ui/sign-in")
@@ -127,7 +132,7 @@ func (h *house) load(t *testing.T) {
 			for n := range 20 + step%37 + step%7*3 {
 				one.Pass()
 				if n%4 == 0 && step > 200 {
-					one.Deny([]byte([]string{"ann", "<b>bob</b>", "\u202eeve", "a long name of a client that has many words in it"}[(step+n)%4]))
+					one.Refuse([]byte([]string{"ann", "<b>bob</b>", "\u202eeve", "a long name of a client that has many words in it"}[(step+n)%4]), 3*time.Hour)
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limit/weir"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/scope"
@@ -82,6 +83,11 @@ type Options struct {
 	Report func(ctx context.Context, domain, rule string, version int64) *shadow.Report
 	// Charts tells what all nodes of the rule database have counted. Nil: there is none, and charts are of this node.
 	Charts offenders.Charts
+	// Limited is the clients that are limited now, at all nodes of the rule database or at this one.
+	Limited func(context.Context) limited.List
+	// Unblock has all nodes reset the counts of a client, for an actor. It gives how many nodes have, and which have not yet. It is asked where there
+	// is a rule database.
+	Unblock func(context.Context, rulestore.Actor, rulestore.Unblock) (nodes int, late []string, err error)
 	// Explainer tells why.
 	Explainer Explainer
 	// Node is what to say of this node, and of others.

@@ -36,8 +36,11 @@ type explainedLimit struct {
 	Holds []mark // what an operator did for a time
 }
 
-// try shows the form, and why a request was denied whose id is asked for.
+// try shows the form, and why a request was denied whose id is asked for, or what would be said of a request that the address has.
 func (p *Pages) try(v *visit) error {
+	if entries := v.query("entries"); entries != "" {
+		return v.explain(tryPage{Domain: v.query("domain"), Entries: entries, Cost: "1"})
+	}
 	page := tryPage{Domain: v.query("domain"), Entries: example(v.query("rule")), Cost: "1", ID: v.query("id")}
 	if page.ID == "" {
 		return v.show(http.StatusOK, "try", "Try a request", page)
@@ -58,7 +61,11 @@ func example(id string) string {
 // charged.
 func (p *Pages) explain(v *visit) error {
 	form := v.r.PostFormValue
-	page := tryPage{Domain: strings.TrimSpace(form("domain")), Entries: form("entries"), Cost: strings.TrimSpace(form("cost"))}
+	return v.explain(tryPage{Domain: strings.TrimSpace(form("domain")), Entries: form("entries"), Cost: strings.TrimSpace(form("cost"))})
+}
+
+// explain shows what the rules would say of the request of a form.
+func (v *visit) explain(page tryPage) error {
 	d := rules.Descriptor{}
 	for line := range strings.Lines(strings.ReplaceAll(page.Entries, "\r\n", "\n")) {
 		line = strings.TrimSuffix(line, "\n")
@@ -71,7 +78,7 @@ func (p *Pages) explain(v *visit) error {
 		page.Faults = map[string]string{"cost": fmt.Sprintf("Write a whole number from 0 to %d.", int64(weir.MaxCount))}
 		return v.show(http.StatusBadRequest, "try", "Try a request", page)
 	}
-	x, err := p.options.Explainer.Explain(v.r.Context(), &rules.Request{Domain: page.Domain, Descriptors: []rules.Descriptor{d}})
+	x, err := v.pages.options.Explainer.Explain(v.r.Context(), &rules.Request{Domain: page.Domain, Descriptors: []rules.Descriptor{d}})
 	return v.showExplanation(page, "entries", x, err)
 }
 

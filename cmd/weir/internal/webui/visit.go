@@ -197,6 +197,7 @@ func (v *visit) nav() []tab {
 		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "deletions", "history", "import"}, here)},
 		{Name: "Inbox", Path: "inbox", Count: v.waitingCount()},
 		{Name: "Try a request", Path: "try"},
+		{Name: "Limited", Path: "limited", Here: here == "unblock"},
 		{Name: "Traffic", Path: "traffic"},
 		{Name: "Nodes", Path: "nodes"},
 		{Name: "Audit", Path: "audit"},

@@ -7,7 +7,8 @@
 //
 // visit.go is a request of somebody, signin.go and session.go who has signed in, list.go and rule.go are
 // what they see, editor.go, step.go, incident.go, domain.go, importing.go and people.go
-// what they change, inbox.go what waits for them, what they say about it and how they undo it, try.go why they were denied, picture.go what a limit lets pass, and
+// what they change, inbox.go what waits for them, what they say about it and how they undo it, limited.go which clients are limited now, try.go why they were denied,
+// picture.go what a limit lets pass, and
 // the folder pages has the HTML, which needs no script.
 package webui
 
@@ -64,6 +65,7 @@ func (p *Pages) route() error {
 		"GET rule":       p.rule,
 		"GET try":        p.try,
 		"POST try":       p.explain,
+		"GET limited":    p.limited,
 		"GET traffic":    p.traffic,
 		"GET nodes":      p.nodes,
 		"GET backup":     p.backup,
@@ -76,6 +78,8 @@ func (p *Pages) route() error {
 		"POST rule":          stored(p.propose),
 		"POST step":          stored(p.step),
 		"POST override":      stored(p.override),
+		"GET unblock":        stored(p.askUnblock),
+		"POST unblock":       stored(p.unblock),
 		"GET history":        stored(p.history),
 		"GET inbox":          stored(p.inbox),
 		"POST comment":       stored(p.comment),

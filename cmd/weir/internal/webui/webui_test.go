@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/scope"
@@ -50,6 +51,8 @@ type house struct {
 	wrong   atomic.Int64           // tokens that were shown
 	away    atomic.Bool            // the database was not reached yet
 	inFile  atomic.Pointer[string] // the token of the file, if there is one
+	told    func() []limited.Node  // by other nodes; nil: nothing
+	late    []string               // nodes that unblock nobody
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -95,7 +98,7 @@ func buildAt(t testing.TB, database *rulestore.Store) *house {
 		Check: func(set *rules.Set) error { return set.Fits(traits) },
 		Files: limiter.Set, Rules: limiter.Set,
 		Node: func(context.Context) webui.Node { return h.node },
-		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter,
+		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter, Limited: h.limited, Unblock: h.unblock,
 		Attempts: weir.NewLimiter(memstore.New(memstore.Options{}), "sign-in", weir.MustParseLimit("10/min")),
 		Client: func(r *http.Request) string {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)
@@ -165,6 +168,25 @@ func buildAt(t testing.TB, database *rulestore.Store) *house {
 	t.Cleanup(server.Close)
 	h.url = server.URL
 	return h
+}
+
+// limited is the clients that this node and others limit.
+func (h *house) limited(context.Context) limited.List {
+	now := time.Now()
+	here := limited.Node{Name: "here:8082", Told: limited.Tell(h.book.Limited(), now, func(name string) string { return name })}
+	nodes := []limited.Node{here}
+	if h.told != nil {
+		nodes = append(nodes, h.told()...)
+	}
+	list := limited.Merge(nodes, now)
+	list.Silent = h.late
+	return list
+}
+
+func (h *house) unblock(ctx context.Context, by rulestore.Actor, u rulestore.Unblock) (nodes int, late []string, err error) {
+	u.Files = u.Domain == "files"
+	_, err = h.store.Unblock(ctx, by, u)
+	return 3, h.late, err
 }
 
 // hill is a chart of traffic that swells and falls; of what is in shadow there is none.

@@ -29,7 +29,13 @@
     const now = new Map([...page.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e]));
     for (const e of live()) {
       const next = now.get(e.dataset.live);
-      if (next && !next.isEqualNode(e)) e.replaceWith(next);
+      if (!next || next.isEqualNode(e)) continue;
+      // What the reader has selected stays, and so does what has the focus, by its id.
+      const selected = getSelection();
+      if (!selected.isCollapsed && e.contains(selected.anchorNode)) continue;
+      const focused = e.contains(document.activeElement) ? document.activeElement.id : "";
+      e.replaceWith(next);
+      if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
     }
     zoned(document);
   };
