@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ const (
 	topEvery = 2 * time.Second
 	// topLook is how often the size of the terminal is looked at.
 	topLook = 200 * time.Millisecond
+	// limitedClients is how many clients --all-nodes asks for: those that were denied last.
+	limitedClients = 1000
 	// topOnce is how long --once counts to tell how much passes in a second.
 	topOnce = time.Second
 )
@@ -41,6 +44,7 @@ type top struct {
 	addr         address
 	domain, rule string
 	clients      int
+	all          bool // nodes
 	once, asJSON bool
 }
 
@@ -57,9 +61,14 @@ them. There are no colours where NO_COLOR is set.
 Each rule's own decisions are counted, as in weir_decisions_total; a shadow rule
 denies no client. 120 ±7 is 113 to 120 denials: a rule tells 100 clients apart.
 
+With --all-nodes it shows the clients that were denied in the last minute by any
+node of the rule database, without what rules pass.
+
 Without a terminal, or with --once, it looks for a second, prints once and ends.
-With --json it prints what GET /v1/top answers, one a line.`,
+With --json it prints what GET /v1/top answers, or GET /v1/limited with --all-nodes,
+one a line.`,
 		Example: `  weir top
+  weir top --all-nodes
   weir top --once --domain shop --n 20
   weir top --addr https://weir.example:8082 --ca ca.pem --token-file token
   weir top --once --json | jq '.rules[0].clients.top'`,
@@ -70,13 +79,18 @@ With --json it prints what GET /v1/top answers, one a line.`,
 	f.StringVar(&o.domain, "domain", "", "rules of this `DOMAIN` only")
 	f.StringVar(&o.rule, "rule", "", "the rule of this `NAME` only")
 	f.IntVar(&o.clients, "n", 5, fmt.Sprintf("how many clients of each rule, up to %d", offenders.Names))
+	f.BoolVar(&o.all, "all-nodes", false, "clients that any node of the rule database has denied in the last minute")
 	f.BoolVar(&o.once, "once", false, "print once and end")
 	f.BoolVar(&o.asJSON, "json", false, "print what the daemon answers, one JSON object a line")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		if o.clients < 0 || o.clients > offenders.Names {
 			return usagef("--n %d: write how many clients of each rule, from 0 to %d", o.clients, offenders.Names)
 		}
-		d, err := o.addr.at("/v1/top", adminDoor)
+		path := "/v1/top"
+		if o.all {
+			path = "/v1/limited"
+		}
+		d, err := o.addr.at(path, adminDoor)
 		if err != nil {
 			return err
 		}
@@ -92,15 +106,14 @@ func (o *top) run(ctx context.Context, d *daemonAt, in io.Reader, out io.Writer)
 	if screen, ok := terminalOf(out); ok && !o.once {
 		return o.onTerminal(ctx, d, in, screen)
 	}
-	before, _, err := o.ask(ctx, d, topRule{})
-	if err != nil || sleep.For(ctx, topOnce) != nil {
-		return err
+	v := topView{daemon: d}
+	err := o.renewOnce(ctx, &v)
+	if err == nil && !o.all && sleep.For(ctx, topOnce) == nil {
+		err = o.renewOnce(ctx, &v)
 	}
-	now, _, err := o.ask(ctx, d, topRule{})
 	if err != nil {
 		return err
 	}
-	v := topView{daemon: d, before: before, now: now}
 	_, err = io.WriteString(out, v.text())
 	return err
 }
@@ -115,7 +128,7 @@ func terminalOf(stream any) (*os.File, bool) {
 func (o *top) onTerminal(ctx context.Context, d *daemonAt, in io.Reader, screen *os.File) error {
 	v := topView{daemon: d, colours: os.Getenv("NO_COLOR") == ""}
 	var err error
-	if v.now, _, err = o.ask(ctx, d, topRule{}); err != nil {
+	if err = o.renewOnce(ctx, &v); err != nil {
 		return err // before the screen is taken
 	}
 	var keys <-chan topKey
@@ -132,14 +145,17 @@ func (o *top) onTerminal(ctx context.Context, d *daemonAt, in io.Reader, screen 
 	return o.watch(ctx, v, screen, keys, func() (width, height int, err error) { return term.GetSize(int(screen.Fd())) })
 }
 
-// ask asks the daemon once. line is its answer as it came.
+// ask asks the daemon once. line is its answer as it came, and note what else there is to say of it.
 // It asks for all clients of a rule that is named.
-func (o *top) ask(ctx context.Context, d *daemonAt, only topRule) (answer *httpapi.Top, line []byte, err error) {
+func (o *top) ask(ctx context.Context, d *daemonAt, only topRule) (answer *httpapi.Top, note string, line []byte, err error) {
 	q := url.Values{"n": {strconv.Itoa(o.clients)}}
 	if only == (topRule{}) {
 		only = topRule{o.domain, o.rule}
 	} else {
 		q.Set("n", strconv.Itoa(offenders.Names))
+	}
+	if o.all {
+		q.Set("n", strconv.Itoa(limitedClients))
 	}
 	if only.domain != "" {
 		q.Set("domain", only.domain)
@@ -148,19 +164,54 @@ func (o *top) ask(ctx context.Context, d *daemonAt, only topRule) (answer *httpa
 		q.Set("rule", only.rule)
 	}
 	if line, err = d.call(ctx, q, nil); err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
 	answer = new(httpapi.Top)
-	if err := json.Unmarshal(line, answer); err != nil {
-		return nil, nil, fmt.Errorf("read what the daemon says: %w", err)
+	if o.all {
+		answer, note, err = o.ofAll(line, only)
+	} else {
+		err = json.Unmarshal(line, answer)
 	}
-	return answer, line, nil
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("read what the daemon says: %w", err)
+	}
+	return answer, note, line, nil
+}
+
+// ofAll is an answer of GET /v1/limited by its rules, those that denied last first. Nobody knows what they pass.
+func (o *top) ofAll(line []byte, only topRule) (answer *httpapi.Top, note string, err error) {
+	var told httpapi.Limited
+	if err := json.Unmarshal(line, &told); err != nil {
+		return nil, "", err
+	}
+	if note = told.Alone; len(told.Silent) > 0 {
+		note = "not told by " + strings.Join(told.Silent, ", ")
+	}
+	answer = &httpapi.Top{At: told.At}
+	at := map[topRule]int{}
+	for i := range told.Clients {
+		c := &told.Clients[i]
+		is := topRule{c.Domain, c.Rule}
+		if only.domain != "" && only.domain != is.domain || only.rule != "" && only.rule != is.rule {
+			continue // it only has that in its name
+		}
+		if _, there := at[is]; !there {
+			at[is] = len(answer.Rules)
+			answer.Rules = append(answer.Rules, httpapi.TopRule{TrafficRule: c.TrafficRule, Since: told.At})
+		}
+		of := &answer.Rules[at[is]].Clients
+		of.Denied += c.Denied
+		if len(of.Top) < o.clients || only == (topRule{c.Domain, c.Rule}) {
+			of.Top = append(of.Top, httpapi.TopClient{Key: c.Key, Denied: c.Denied, Error: c.Error})
+		}
+	}
+	return answer, note, nil
 }
 
 // lines prints the answers as they come.
 func (o *top) lines(ctx context.Context, d *daemonAt, out io.Writer) error {
 	for {
-		_, line, err := o.ask(ctx, d, topRule{})
+		_, _, line, err := o.ask(ctx, d, topRule{})
 		if err != nil {
 			return err
 		}
@@ -223,7 +274,7 @@ func (o *top) watch(ctx context.Context, v topView, out io.Writer, keys <-chan t
 
 // renew asks the daemon what is new.
 func (o *top) renew(ctx context.Context, v *topView) {
-	next, _, err := o.ask(ctx, v.daemon, v.only)
+	err := o.renewOnce(ctx, v)
 	if v.away = ""; err != nil {
 		if asking, ok := errors.AsType[*url.Error](err); ok {
 			err = asking.Err // whom was asked stands above, and a line is short
@@ -231,6 +282,14 @@ func (o *top) renew(ctx context.Context, v *topView) {
 		v.away = err.Error()
 		return
 	}
-	v.before, v.now = v.now, next
 	v.choose("", len(v.shown())) // there may be fewer
+}
+
+// renewOnce asks the daemon what is new, and keeps the view where it does not answer.
+func (o *top) renewOnce(ctx context.Context, v *topView) error {
+	next, note, _, err := o.ask(ctx, v.daemon, v.only)
+	if err == nil {
+		v.before, v.now, v.note, v.all = v.now, next, note, o.all
+	}
+	return err
 }

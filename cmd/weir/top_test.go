@@ -85,7 +85,7 @@ func TestTopFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := testView()
 		v.width, v.height = rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 12).Draw(t, "height")
-		v.away = rapid.String().Draw(t, "away")
+		v.away, v.note = rapid.String().Draw(t, "away"), rapid.String().Draw(t, "note")
 		for i := range v.now.Rules {
 			r := &v.now.Rules[i]
 			r.Rule = rapid.String().Draw(t, "rule")
@@ -125,6 +125,41 @@ func (f answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
 }
 
+// TestTopOfAll: with --all-nodes the clients of all nodes stand below their rules, those that were denied last first, with what nodes did
+// not tell, and nothing is said of what passes.
+func TestTopOfAll(t *testing.T) {
+	line := []byte(`{"at":"2026-11-22T03:04:05Z","nodes":["a","b"],"silent":["c\u001b[2J"],"clients":[
+		{"domain":"shop","rule":"shop/user","limit":"5/s","key":"ann","denied":9,"error":2},{"domain":"shopper","rule":"shop/user","key":"zoe","denied":1},
+		{"domain":"shop","rule":"shop/path","key":"/a","denied":5},{"domain":"shop","rule":"shop/user","limit":"5/s","key":"bob","denied":4}]}`)
+	o := top{all: true, clients: 1, domain: "shop"}
+	answer, note, err := o.ofAll(line, topRule{domain: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := topView{daemon: &daemonAt{target: "http://127.0.0.1:8082/v1/limited"}, before: answer, now: answer, note: note, all: true}
+	want := `weir top  127.0.0.1:8082  03:04:05 UTC  2 rules, 2 denied lately
+not told by c\x1b[2J
+RULE, ITS CLIENTS                                                 PASSED/s  DENIED/s   DENIED LATELY
+shop/user  5/s                                                                                    13
+  ann                                                                                           9 ±2
+shop/path                                                                                          5
+  /a                                                                                               5
+`
+	if d := cmp.Diff(want, v.text()); d != "" {
+		t.Error(d)
+	}
+	if answer, _, err = o.ofAll(line, topRule{"shop", "shop/user"}); err != nil || len(answer.Rules) != 1 || len(answer.Rules[0].Clients.Top) != 2 {
+		t.Errorf("%+v %v", answer, err)
+	}
+	if answer, _, err = o.ofAll([]byte(`{"at":"2026-11-22T03:04:05Z","clients":[]}`), topRule{}); err != nil {
+		t.Fatal(err)
+	}
+	v.now = answer
+	if text := v.text(); !strings.Contains(text, "no client was denied in the last minute") {
+		t.Error(text)
+	}
+}
+
 // TestTopWatch: the screen is taken and given back, follows the daemon and the
 // size of the terminal, and bears that the daemon goes away.
 func TestTopWatch(t *testing.T) {
@@ -148,7 +183,7 @@ func TestTopWatch(t *testing.T) {
 		go func() {
 			v := topView{daemon: d}
 			var err error
-			if v.now, _, err = o.ask(ctx, d, topRule{}); err != nil {
+			if v.now, _, _, err = o.ask(ctx, d, topRule{}); err != nil {
 				done <- err
 				return
 			}

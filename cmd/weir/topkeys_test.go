@@ -176,7 +176,7 @@ func TestTopWatchKeys(t *testing.T) {
 		o := &top{clients: 5}
 		v := topView{daemon: d}
 		var err error
-		if v.now, _, err = o.ask(t.Context(), d, topRule{}); err != nil {
+		if v.now, _, _, err = o.ask(t.Context(), d, topRule{}); err != nil {
 			t.Fatal(err)
 		}
 		keys := make(chan topKey)

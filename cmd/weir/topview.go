@@ -37,7 +37,9 @@ type topRule struct{ domain, rule string }
 type topView struct {
 	daemon        *daemonAt
 	before, now   *httpapi.Top // before is nil at first
+	all           bool         // nodes are asked, of clients alone
 	away          string       // why there is no newer answer; empty: there is
+	note          string       // what else there is to say of the answer
 	width, height int          // of the terminal
 	colours       bool
 	keys          bool // are read; else the rest is zero
@@ -167,10 +169,13 @@ func (v *topView) foot() string {
 
 // heads is how many lines stand above the rules.
 func (v *topView) heads() int {
-	if v.away != "" {
-		return 3
+	n := 2
+	for _, line := range []string{v.away, v.note} {
+		if line != "" {
+			n++
+		}
 	}
-	return 2
+	return n
 }
 
 // shown are the rules that are shown, in their order.
@@ -207,6 +212,9 @@ func (v *topView) lines(width int) (lines []topLine, chosen int) {
 	if v.away != "" {
 		lines = append(lines, topLine{{fit("no answer, these are old: "+terminal.Escape(v.away), width), styleWarn}})
 	}
+	if v.note != "" {
+		lines = append(lines, topLine{{fit(terminal.Escape(v.note), width), styleWarn}})
+	}
 	if v.helping {
 		for _, key := range topHelp {
 			lines = append(lines, topLine{{fit(fmt.Sprintf("  %-10s", key[0]), width), styleStrong}, {fit(key[1], max(width-12, 0)), stylePlain}})
@@ -240,6 +248,8 @@ func (v *topView) lines(width int) (lines []topLine, chosen int) {
 	switch {
 	case len(rules) == 0 && len(v.now.Rules) > 0:
 		lines = append(lines, topLine{{fit("no rule or client has "+strconv.Quote(terminal.Escape(v.filter))+" in its name", width), styleWarn}})
+	case len(rules) == 0 && v.all:
+		lines = append(lines, topLine{{fit("no client was denied in the last minute", width), styleFaint}})
 	case len(rules) == 0:
 		lines = append(lines, topLine{{fit("no rule fits; GET /v1/export of the admin listener lists the active ones", width), styleWarn}})
 	}
