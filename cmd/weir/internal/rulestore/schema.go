@@ -232,6 +232,55 @@ CREATE UNLOGGED TABLE resets (
 	client BYTEA NOT NULL -- its name
 );
 ALTER TABLE nodes ADD COLUMN reset BIGINT NOT NULL DEFAULT 0; -- the last of the resets that it has done
+`, `
+CREATE TABLE webhooks (
+	id         TEXT PRIMARY KEY,
+	team       TEXT NOT NULL, -- *: all
+	url        TEXT NOT NULL,
+	form       TEXT NOT NULL,
+	kinds      TEXT NOT NULL, -- of messages, separated by spaces; empty: all
+	disabled   BIGINT NOT NULL,
+	made       BIGINT NOT NULL, -- time
+	author     TEXT NOT NULL,
+	secret     TEXT NOT NULL, -- as it is: it signs
+	old_secret TEXT NOT NULL DEFAULT '',
+	old_until  BIGINT NOT NULL DEFAULT 0, -- time until when the old one signs, too
+	audited    BIGINT NOT NULL, -- the last number in audit that it was told of
+	noticed    BIGINT NOT NULL, -- the last number in notices, likewise
+	failed     BIGINT NOT NULL DEFAULT 0, -- tries of the next message
+	error      TEXT NOT NULL DEFAULT '',
+	next_try   BIGINT NOT NULL DEFAULT 0, -- time
+	given_up   BIGINT NOT NULL DEFAULT 0 -- messages
+);
+CREATE TABLE deliveries (
+	webhook TEXT NOT NULL,
+	at      BIGINT NOT NULL, -- time
+	message TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	status  BIGINT NOT NULL, -- of the answer; 0: there was none
+	error   TEXT NOT NULL,
+	tries   BIGINT NOT NULL,
+	millis  BIGINT NOT NULL,
+	PRIMARY KEY (webhook, at)
+);
+CREATE TABLE notices (
+	kind   TEXT NOT NULL,
+	domain TEXT NOT NULL,
+	rule   TEXT NOT NULL,
+	seq    BIGINT NOT NULL, -- of all notices
+	told   BIGINT NOT NULL, -- time
+	last   BIGINT NOT NULL, -- time when it was so
+	detail TEXT NOT NULL,
+	teams  TEXT NOT NULL, -- separated by spaces, beside the domain's
+	PRIMARY KEY (kind, domain, rule)
+);
+CREATE INDEX notices_seq ON notices (seq);
+CREATE TABLE leases (
+	name   TEXT PRIMARY KEY,
+	holder TEXT NOT NULL,
+	until  BIGINT NOT NULL -- time, by the database's clock
+);
+ALTER TABLE counters ADD COLUMN noticed BIGINT NOT NULL DEFAULT 0; -- the last number in notices
 `}
 }
 

@@ -84,6 +84,11 @@ func TestStores(t *testing.T) {
 		{"limited", testLimited},
 		{"unblock", testUnblock},
 		{"unblock rights", testUnblockRights},
+		{"webhooks", testWebhooks},
+		{"outbox", testOutbox},
+		{"outbox, long", testOutboxLong},
+		{"notices of limits", testLimitNotices},
+		{"lease", testLease},
 	}
 	t.Run("SQLite", func(t *testing.T) {
 		for _, test := range tests {
