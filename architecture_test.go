@@ -106,11 +106,12 @@ var forbidden = []struct{ packages, imports, why string }{
 	{"weir/cmd/weir/internal/size", "third-party weir/... -weir" + leaves, "what a design takes is worked out from measured constants"},
 	{"weir/cmd/weir/internal/rulestore", "net/http log/... third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules" + leaves, "rules are kept without a listener around them"},
 	{"weir/cmd/weir/internal/auditlog", "net/http third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules -weir/cmd/weir/internal/rulestore" + leaves, "what is audited does not depend on the listener where it was done"},
+	{"weir/cmd/weir/internal/webhooks", "third-party -go.yaml.in/yaml/... -modernc.org/... -github.com/jackc/pgx/... -golang.org/x/text/... weir/... -weir -weir/rules -weir/cmd/weir/internal/rulestore" + leaves, "who is told does not depend on the listener where it was done"},
 	{"weir/cmd/weir/internal/changes", "net/http log/... weir/cmd/weir/internal/ruleapi weir/cmd/weir/internal/webui", "what a change must pass does not depend on the listener it comes by"},
 	{"weir/cmd/weir/internal/ruleapi", "weir/cmd/weir/internal/httpapi weir/cmd/weir/internal/rls weir/cmd/weir/internal/resp", "a listener can be left out without the others noticing"},
 	{"weir/cmd/weir/internal/rulefeed", "net/http log/... weir/... -weir -weir/rules -weir/cmd/weir/internal/rulestore" + leaves, "it brings rules to a node, and serves nobody"},
 	{
-		"weir/... -weir/pgstore -weir/cmd/weir/internal/rulestore -weir/cmd/weir/internal/auditlog -weir/cmd/weir/internal/rulefeed -weir/cmd/weir/internal/changes -weir/cmd/weir/internal/ruleapi -weir/cmd/weir/internal/webui -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/telemetry -weir/cmd/weir/internal/daemon -weir/cmd/weir", "database/... modernc.org/... github.com/jackc/...",
+		"weir/... -weir/pgstore -weir/cmd/weir/internal/rulestore -weir/cmd/weir/internal/auditlog -weir/cmd/weir/internal/rulefeed -weir/cmd/weir/internal/changes -weir/cmd/weir/internal/webhooks -weir/cmd/weir/internal/ruleapi -weir/cmd/weir/internal/webui -weir/cmd/weir/internal/membership -weir/cmd/weir/internal/telemetry -weir/cmd/weir/internal/daemon -weir/cmd/weir", "database/... modernc.org/... github.com/jackc/...",
 		"only who keeps rules or counts there knows databases",
 	},
 	{"weir/cmd/weir/internal/credentials", "third-party weir/... log/...", "what is secret is read by little code, and never logged"},

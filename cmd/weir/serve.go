@@ -120,6 +120,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.BoolVar(&c.Bootstrap, "bootstrap", false, "this node is the first of a new cluster: it forgets the members that it knew; give it once, and not where a supervisor starts the node again")
 	f.StringVar(&c.ClusterKeyFile, "cluster-key-file", "", "`FILE` with the keys that all nodes share, one a line in hexadecimal digits; needed off loopback")
 	f.StringVar(&c.Data, "data", "", "`DIR` of the rule database, or the URL of one in PostgreSQL, postgres://… (default none)")
+	f.StringVar(&c.WebhookNetworks, "webhook-networks", "", "`CIDR,…` of networks that webhooks may be in, as 10.0.0.0/8, beside public addresses; also without TLS (default: none)")
 }
 
 // onHangup calls f at each SIGHUP, until stop.

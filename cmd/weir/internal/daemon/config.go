@@ -78,6 +78,8 @@ type Config struct {
 	// Data is a folder for the rule database, or the URL of a PostgreSQL database
 	// that several nodes share, postgres://…. Empty: rules come from Rules alone.
 	Data string
+	// WebhookNetworks are networks where webhooks may go beside the public Internet, separated by commas. Empty: none.
+	WebhookNetworks string
 
 	// GRPCMaxAge is for how long a connection of gRPC takes calls. 0: for ever.
 	GRPCMaxAge time.Duration
@@ -144,6 +146,9 @@ func (c *Config) check() error {
 	var errs []error
 	errs = append(errs, CheckStore(c.Store))
 	errs = append(errs, c.checkCluster()...)
+	if c.WebhookNetworks != "" && c.Data == "" {
+		errs = append(errs, &ConfigError{"--webhook-networks", "webhooks are in the rule database; name it by --data"})
+	}
 	for _, door := range []struct{ flag, address string }{{"--http", c.HTTP}, {"--grpc", c.GRPC}, {"--admin", c.Admin}, {"--resp", c.RESP}} {
 		if door.flag == "--resp" && door.address == DefaultRESP {
 			continue

@@ -28,6 +28,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
 	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
+	"github.com/weir-limit/weir/cmd/weir/internal/webhooks"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
@@ -76,6 +77,8 @@ type Daemon struct {
 	trials     []shadow.Candidate // likewise, of the rule database
 	telling    sync.Mutex         // held to tell others what candidates differ by
 	auditLog   *auditlog.Log
+	webhooks   *webhooks.Sender // nil: there is no rule database
+	notices    notices
 
 	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }
@@ -140,7 +143,7 @@ func (d *Daemon) openParts() (err error) {
 	}
 	if d.feed != nil {
 		d.registry.MustRegister(telemetry.Readings(d.databaseMetric), telemetry.Readings(d.charts.metrics))
-		if err := d.openChanges(); err != nil {
+		if err := errors.Join(d.openChanges(), d.openWebhooks()); err != nil {
 			return err
 		}
 	}
@@ -233,6 +236,8 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{true, d.auditLog.Keep},
 		{d.feed != nil, d.keepCharts},
 		{d.feed != nil, d.keepAsked},
+		{d.feed != nil, d.keepNotices},
+		{d.feed != nil, func(ctx context.Context) { d.webhooks.Keep(ctx) }},
 		{d.feed != nil, d.keepTidy},
 		{len(d.keys.watched) > 0, every(d.config.lookEvery, func(time.Time) { d.lookAtKeys(false) })},
 		{d.storage.node != nil, func(ctx context.Context) { d.storage.node.KeepMeasuring(ctx) }},

@@ -43,7 +43,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 		o.SignIn, o.FileToken = d.signIn, d.fileToken
 	}
 	if d.feed != nil {
-		o.Store, o.Changes, o.Charts = d.feed.Store, d.changes, d.chart
+		o.Store, o.Changes, o.Charts, o.Ping = d.feed.Store, d.changes, d.chart, d.webhooks.Ping
 	}
 	return webui.New(o)
 }

@@ -21,7 +21,7 @@ import (
 func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
-		Check: d.fits, Changes: d.changes,
+		Check: d.fits, Changes: d.changes, Ping: d.webhooks.Ping,
 		Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin"), Log: d.config.Log,
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func (d *Daemon) keepTidy(ctx context.Context) {
 		}
 		within, stop := context.WithTimeout(ctx, tidyTime)
 		defer stop()
-		_, _, _ = store.Forget(within), store.ForgetTraffic(within, now), store.ForgetLimited(within)
+		_, _, _, _ = store.Forget(within), store.ForgetTraffic(within, now), store.ForgetLimited(within), store.NoticeEnds(within, now)
 		if n, err := store.TokensEnding(within, now); err == nil {
 			d.tokensEnding.Store(n)
 		}

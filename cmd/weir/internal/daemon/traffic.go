@@ -23,7 +23,8 @@ func (d *Daemon) tickTraffic(now time.Time) {
 	}
 	at := now.Add(-offenders.Step).Truncate(offenders.Step) // where most of it lies
 	var counted []rulestore.Traffic
-	d.limiter.Book.Tick(now, func(id offenders.ID, p offenders.Point) {
+	d.limiter.Book.Tick(now, func(id offenders.ID, p offenders.Point, near int64) {
+		d.notices.count(id, p.Denied, near)
 		counted = append(counted, rulestore.Traffic{Domain: id.Domain, Rule: id.Rule, Shadow: id.Shadow, At: at, Passed: p.Passed, Denied: p.Denied})
 	})
 	d.charts.count(counted)

@@ -98,8 +98,9 @@ func (b *Book) unwatch(t *Traffic) {
 }
 
 // Tick writes down what was counted since the last tick, and forgets what is
-// too old. It gives what was counted of each rule that has had traffic since to told, unless that is nil.
-func (b *Book) Tick(now time.Time, told func(ID, Point)) {
+// too old. It gives what was counted of each rule that has had traffic since to told, unless that is nil; near is how many of the requests that
+// passed were near the limit.
+func (b *Book) Tick(now time.Time, told func(id ID, p Point, near int64)) {
 	b.Beat(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,8 +108,10 @@ func (b *Book) Tick(now time.Time, told func(ID, Point)) {
 	b.at[b.ticks%ring] = now
 	for _, t := range b.traffic {
 		passed, denied := b.write(t)
+		near := t.near.Load() - t.lastNear
+		t.lastNear += near
 		if told != nil && (passed > 0 || denied > 0) {
-			told(t.id, Point{now, passed, denied})
+			told(t.id, Point{now, passed, denied}, near)
 		}
 		if w := t.clients.Load(); w != nil && w.turn(now) {
 			b.unwatch(t)

@@ -17,21 +17,26 @@ type ID struct {
 // and Deny may be called from many goroutines, also after Close.
 type Traffic struct {
 	passed, denied atomic.Int64
+	near           atomic.Int64           // of those that passed, how many were near the limit
 	clients        atomic.Pointer[window] // nil: none was denied in the last minutes
 	book           *Book
 
 	// The book's lock guards these.
-	id     ID
-	limit  *weir.Limit // nil: each request brings its own
-	since  time.Time
-	first  int   // the tick that its history begins at
-	last   Point // the counts at the last tick
-	row    *row  // nil: nothing in the last hour
-	closed bool
+	id       ID
+	limit    *weir.Limit // nil: each request brings its own
+	since    time.Time
+	first    int   // the tick that its history begins at
+	last     Point // the counts at the last tick
+	lastNear int64 // near at the last tick
+	row      *row  // nil: nothing in the last hour
+	closed   bool
 }
 
 // Pass records a request that the rule lets pass.
 func (t *Traffic) Pass() { t.passed.Add(1) }
+
+// Near records that a request that passed was near the limit.
+func (t *Traffic) Near() { t.near.Add(1) }
 
 // Deny records a request that the rule denies, and the name of its client. The request may have passed all the same, as in shadow. It
 // keeps nothing of name.

@@ -255,6 +255,7 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 		by.cost[d.Outcome].Add(uint64(d.Cost))
 		if d.Outcome == weir.Allowed && d.Remaining < by.near {
 			by.nearLimit.Add(1)
+			by.traffic.Near()
 		}
 		entries := r.Descriptors[d.Descriptor].Entries
 		by.usage.Decided(d, entries)
