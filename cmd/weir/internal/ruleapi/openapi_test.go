@@ -278,6 +278,16 @@ func TestDocumentedCalls(t *testing.T) {
 	token := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"ann","role":"propose","teams":["shop"],"seconds":60,"reason":"x"}`).json["id"].(string)
 	h.must(h.admin, "POST", "/v1/tokens", `{"actor":"ci","role":"propose","teams":["shop"],"certificate":"spiffe://example.org/ci","reason":"x"}`)
 	h.must(h.admin, "PUT", "/v1/teams/shop", `{"quota":10,"reason":"x"}`)
+	hook := h.must(h.admin, "POST", "/v1/webhooks", `{"team":"shop","url":"https://hooks.example/T0/secret","form":"slack","kinds":["publish"],"disabled":false,"reason":"x"}`)
+	at := "/v1/webhooks/" + hook.json["id"].(string)
+	h.must(h.admin, "PUT", at, `{"kinds":[],"disabled":true,"reason":"x"}`)
+	h.must(h.admin, "POST", at+"/secret", `{"reason":"x"}`)
+	h.must(h.admin, "POST", at+"/ping", "")
+	get(at + "/deliveries")
+	if s := get("/v1/webhooks"); strings.Contains(s.text, "whsec_") || strings.Contains(s.text, "T0/secret") || !strings.Contains(s.text, "https://hooks.example/…") {
+		t.Error("a list tells secrets:", s.text)
+	}
+	h.must(h.admin, "DELETE", at+"?reason=x", "")
 	for _, path := range []string{
 		"/v1/whoami", "/v1/domains?team=shop&after=a&limit=5", "/v1/domains", "/v1/domains/shop", "/v1/domains/demo", "/v1/domains/shop/file?in_force=true",
 		"/v1/rules?domain=shop&team=shop&state=enforced&search=us&gone=true&after=a/b&limit=5", "/v1/rules/shop/user", "/v1/rules/shop/user/history?before=9&limit=5",

@@ -48,6 +48,13 @@ func routes() []route {
 		{get, "/v1/tokens", listTokens, "after limit"},
 		{post, "/v1/tokens", with(createToken), ""},
 		{remove, "/v1/tokens/{token}", revokeToken, "reason"},
+		{get, "/v1/webhooks", listWebhooks, ""},
+		{post, "/v1/webhooks", with(createWebhook), ""},
+		{put, "/v1/webhooks/{webhook}", with(changeWebhook), ""},
+		{remove, "/v1/webhooks/{webhook}", removeWebhook, "reason"},
+		{post, "/v1/webhooks/{webhook}/secret", with(renewWebhook), ""},
+		{post, "/v1/webhooks/{webhook}/ping", pingWebhook, ""},
+		{get, "/v1/webhooks/{webhook}/deliveries", listDeliveries, ""},
 		{get, "/v1/audit", audit, "after before domain rule changes limit format"},
 	}
 }

@@ -36,6 +36,8 @@ type Options struct {
 	Check func(*rules.Set) error
 	// Changes is what changes pass, those of other listeners too.
 	Changes *changes.Gate
+	// Ping sends a test to a webhook, and says how it went.
+	Ping func(context.Context, *rulestore.Webhook, rulestore.Actor) (rulestore.Delivery, error)
 	// Observe is told of each answer. Nil: nobody is.
 	Observe func(route string, status int, took time.Duration)
 	// Panicked is called when a call panicked, which is a bug. Nil: nobody is told.
@@ -93,7 +95,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 func Handles(path string) bool {
 	noun, ok := strings.CutPrefix(path, "/v1/")
 	noun, _, _ = strings.Cut(noun, "/")
-	return ok && slices.Contains([]string{"domains", "deletions", "rules", "inbox", "validate", "teams", "tokens", "audit", "whoami"}, noun)
+	return ok && slices.Contains([]string{"domains", "deletions", "rules", "inbox", "validate", "teams", "tokens", "webhooks", "audit", "whoami"}, noun)
 }
 
 // callTime is how long a call may take: a database that is silent holds it up no

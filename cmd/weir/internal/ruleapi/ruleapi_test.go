@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -61,8 +62,10 @@ func houseAt(t testing.TB, place string) *house {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: func() *rulestore.Store { return s }, InForce: func() *rules.Set { return files },
 		InFiles: func(domain string) bool { return domain == "demo" }, Check: func(*rules.Set) error { return nil },
-		Changes: gate,
-		Log:     slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
+		Changes: gate, Ping: func(_ context.Context, w *rulestore.Webhook, _ rulestore.Actor) (rulestore.Delivery, error) {
+			return rulestore.Delivery{Message: "msg_" + w.ID, Kind: rulestore.Ping, At: time.Now(), Status: 204, Tries: 1}, nil
+		},
+		Log: slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ func readLooks() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "deletions", "history", "try", "limited", "unblock", "traffic", "nodes", "inbox", "audit", "backup", "import", "teams", "tokens"} {
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "deletions", "history", "try", "limited", "unblock", "traffic", "nodes", "inbox", "audit", "backup", "import", "teams", "tokens", "webhooks"} {
 		one, err := frame.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, "pages/"+name+".html")
@@ -32,7 +32,7 @@ func readLooks() (map[string]*template.Template, error) {
 // functions are those that pages call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "prose": prose, "when": whenHere, "whenLines": whenLines, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "backing": backing, "titled": titled, "did": did,
+		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "prose": prose, "when": whenHere, "whenLines": whenLines, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "backing": backing, "kind": kindWords, "forming": forming, "kinding": kinding, "titled": titled, "did": did,
 		"less": func(n, m int64) int64 { return n - m },
 	}
 }

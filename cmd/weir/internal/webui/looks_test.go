@@ -25,6 +25,7 @@ func TestLooks(t *testing.T) {
 	h.join()
 	h.takeAway(t)
 	h.busy(t)
+	h.hooks(t)
 	h.told = func() []limited.Node {
 		names := []string{"ann", "<b>bob</b>", "\u202eeve", "a long name of a client that has many words in it", "2001:db8:85a3::/64", "a\nb", string(offenders.Shorten([]byte(strings.Repeat("agent-of-a-mirror/", 12))))}
 		return []limited.Node{tells("weir-2.example:8083", "files", "files/user#1", names...), tells("weir-3.example:8083", "files", "files/user#1", names[0]), tells("weir-4.example:8083", "files", "files/user#1", names[0])}

@@ -72,6 +72,8 @@ type Options struct {
 	// Changes is what changes pass, those of other listeners too. Nil: there is no rule
 	// database.
 	Changes *changes.Gate
+	// Ping sends a test to a webhook, and says how it went. Nil: there is no rule database.
+	Ping func(context.Context, *rulestore.Webhook, rulestore.Actor) (rulestore.Delivery, error)
 	// Check refuses rules by failing, such as rules.Set.Fits.
 	Check func(*rules.Set) error
 	// Book has what rules pass and deny.

@@ -203,11 +203,12 @@ func (v *visit) nav() []tab {
 		{Name: "Audit", Path: "audit"},
 		{Name: "Teams", Path: "teams"},
 		{Name: "Tokens", Path: "tokens"},
+		{Name: "Webhooks", Path: "webhooks"},
 		{Name: "Backup", Path: "backup"},
 	}
 	tabs = slices.DeleteFunc(tabs, func(t tab) bool {
-		needs := slices.Contains([]string{"inbox", "audit", "teams", "tokens"}, t.Path)
-		return needs && v.store == nil || t.Path == "tokens" && v.actor.Role < rulestore.Admin
+		needs := slices.Contains([]string{"inbox", "audit", "teams", "tokens", "webhooks"}, t.Path)
+		return needs && v.store == nil || (t.Path == "tokens" || t.Path == "webhooks") && v.actor.Role < rulestore.Admin
 	})
 	for i := range tabs {
 		tabs[i].Here = tabs[i].Here || here == tabs[i].Path
@@ -322,7 +323,7 @@ func faultsOf(err error) map[string]string {
 		return map[string]string{"expires": "When the token ends " + bad.Text}
 	case bad.Field == "rule", bad.Field == "owner":
 		return map[string]string{"text": "The " + bad.Field + " " + bad.Text}
-	case slices.Contains([]string{"text", "reason", "percent", "until", "team", "teams", "actor", "role", "quota"}, bad.Field):
+	case slices.Contains([]string{"text", "reason", "percent", "until", "team", "teams", "actor", "role", "quota", "url", "form", "kinds"}, bad.Field):
 		return map[string]string{bad.Field: "The " + bad.Field + " " + bad.Text}
 	}
 	return map[string]string{"": upper(bad.Text)}

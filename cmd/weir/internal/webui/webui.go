@@ -98,6 +98,9 @@ func (p *Pages) route() error {
 		"GET tokens":         stored(p.tokens),
 		"POST tokens":        stored(p.makeToken),
 		"POST tokens/revoke": stored(p.revokeToken),
+		"GET webhooks":       stored(p.webhooks),
+		"POST webhooks":      stored(p.setWebhook),
+		"POST webhooks/ping": stored(p.pingWebhook),
 	} {
 		p.mux.HandleFunc(strings.Replace(route, " ", " "+Home, 1), p.known(show))
 	}

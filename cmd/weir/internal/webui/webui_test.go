@@ -53,6 +53,7 @@ type house struct {
 	inFile  atomic.Pointer[string] // the token of the file, if there is one
 	told    func() []limited.Node  // by other nodes; nil: nothing
 	late    []string               // nodes that unblock nobody
+	pinged  rulestore.Delivery     // how a ping goes
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -141,6 +142,9 @@ func buildAt(t testing.TB, database *rulestore.Store) *house {
 			t.Fatal(err)
 		}
 		o.Changes, o.Charts = h.changes, hill
+		o.Ping = func(context.Context, *rulestore.Webhook, rulestore.Actor) (rulestore.Delivery, error) {
+			return h.pinged, nil
+		}
 		o.SignIn = func(ctx context.Context, token string) (rulestore.Actor, error) {
 			if file := h.inFile.Load(); file != nil && *file == token {
 				return fileAdmin(), nil
