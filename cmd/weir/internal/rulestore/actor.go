@@ -50,11 +50,12 @@ const AllTeams = "*"
 // Actor is the person or program that asks. The store refuses an actor that may not do a thing, and
 // the audit has that.
 type Actor struct {
-	Name    string    // of the person or program; history names it
-	Token   string    // Token.ID that it showed; empty: it was let in otherwise
-	Role    Role      // for Teams
-	Teams   []string  // that it stands for; AllTeams: all
-	Expires time.Time // when the token ends; zero: never
+	Name    string          // of the person or program; history names it
+	Token   string          // Token.ID that it showed; empty: it was let in otherwise
+	Role    Role            // for Teams; the strongest, where Roles tells more
+	Teams   []string        // that it stands for; AllTeams: all
+	Roles   map[string]Role // for each of Teams; nil: it is Role for all of them
+	Expires time.Time       // when the token ends; zero: never
 	// Address is where its request came from, without a port: an IP address, or Local. Empty: it is not known.
 	Address string
 }
@@ -76,18 +77,20 @@ func (a *Actor) stands(team string) bool {
 	return slices.Contains(a.Teams, AllTeams) || slices.Contains(a.Teams, team)
 }
 
-// among is the condition that the column before it names a team that a stands for, and args with what it needs behind them.
-func (a *Actor) among(args []any) (condition string, with []any) {
-	switch {
-	case slices.Contains(a.Teams, AllTeams):
+// among is the condition that the column before it names a team for which a has a role, and args with what it needs behind them.
+func (a *Actor) among(role Role, args []any) (condition string, with []any) {
+	if a.May(role) {
 		return ` <> ''`, args // no team is called so
-	case len(a.Teams) == 0:
-		return ` = ''`, args
 	}
-	marks := make([]string, len(a.Teams))
-	for i, team := range a.Teams {
-		args = append(args, printable(team, MaxName+1))
-		marks[i] = "$" + strconv.Itoa(len(args))
+	var marks []string
+	for _, team := range a.Teams {
+		if a.May(role, team) {
+			args = append(args, printable(team, MaxName+1))
+			marks = append(marks, "$"+strconv.Itoa(len(args)))
+		}
+	}
+	if len(marks) == 0 {
+		return ` = ''`, args
 	}
 	return ` IN (` + strings.Join(marks, ", ") + `)`, args
 }
@@ -95,16 +98,30 @@ func (a *Actor) among(args []any) (condition string, with []any) {
 // need refuses an actor that has not this role for one of the teams. Without
 // teams it is for what belongs to no team, and only who stands for all may.
 func (a *Actor) need(role Role, what string, teams ...string) error {
-	if a.Role < role {
+	switch {
+	case a.Role < role:
 		return forbidden("to %s takes the role %s; %s has %s: ask an actor with that role", what, role, a.Name, a.Role)
+	case a.May(role, teams...):
+		return nil
+	case len(teams) == 0:
+		return forbidden("to %s one must have the role %s for all teams; ask an administrator of all", what, role)
+	case slices.ContainsFunc(teams, a.stands):
+		return forbidden("to %s takes the role %s for team %s; %s has a weaker one there: ask an actor with that role", what, role, teams[0], a.Name)
 	}
-	if len(teams) == 0 && !slices.Contains(a.Teams, AllTeams) {
-		return forbidden("to %s one must stand for all teams; ask an administrator of all", what)
+	return forbidden("to %s one must stand for team %s; %s stands for %v", what, teams[0], a.Name, a.Teams)
+}
+
+// May is whether an actor has a role, or a stronger one, for one of the teams or for all teams. Without teams it takes one for all teams.
+func (a *Actor) May(role Role, teams ...string) bool {
+	return a.has(role, AllTeams) || slices.ContainsFunc(teams, func(team string) bool { return a.has(role, team) })
+}
+
+func (a *Actor) has(role Role, team string) bool {
+	own := a.Role
+	if a.Roles != nil {
+		own = a.Roles[team]
 	}
-	if len(teams) > 0 && !slices.ContainsFunc(teams, a.stands) {
-		return forbidden("to %s one must stand for team %s; %s stands for %v", what, teams[0], a.Name, a.Teams)
-	}
-	return nil
+	return own >= role && slices.Contains(a.Teams, team)
 }
 
 func forbidden(format string, args ...any) *Error {

@@ -42,7 +42,7 @@
 //
 // outline.go cuts a file into rules and puts it together again, rule.go and step.go make
 // versions and take them from draft to shadow to enforced, importing.go takes a whole
-// file, feed.go says what is active since when, token.go who may do what, session.go who has signed in,
+// file, feed.go says what is active since when, token.go and person.go who may do what, session.go who has signed in,
 // scope.go whose clients an actor may read of, claim.go which
 // node serves a folder, node.go which serve PostgreSQL, and what is active there. limited.go carries
 // which clients nodes limit now, and unblock.go has all nodes reset the counts of one. audit.go

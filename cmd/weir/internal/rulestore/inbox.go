@@ -109,9 +109,9 @@ func (a *Actor) waits(mine bool) []waits {
 	if !mine && a.Role < Publish {
 		return nil
 	}
-	me := []any{strings.ToLower(a.Name)} // Ann is ann
-	among, args := a.among(me)
-	publish, disable, confirm := `LOWER(v.author) = $1`, `LOWER(r.disabling) = $1`, `LOWER(o.author) = $1`
+	me := []any{personOf(a.Name)}
+	among, args := a.among(Publish, me)
+	publish, disable, confirm := samePersons(`v.author`, true), samePersons(`r.disabling`, true), samePersons(`o.author`, true)
 	switch {
 	case mine && a.Role >= Publish: // else the actor can do it
 		publish += ` AND d.review = 1`
@@ -119,9 +119,9 @@ func (a *Actor) waits(mine bool) []waits {
 	case mine:
 		args = me
 	default:
-		publish = `(d.review = 0 OR LOWER(v.author) <> $1) AND (r.team` + among + ` OR d.team` + among + `) AND (v.team = r.team OR v.team` + among + ` OR d.team` + among + `)`
-		disable = `LOWER(r.disabling) <> $1 AND (r.team` + among + ` OR d.team` + among + `)`
-		confirm = `LOWER(o.author) <> $1 AND (r.team` + among + ` OR d.team` + among + `)`
+		publish = `(d.review = 0 OR ` + samePersons(`v.author`, false) + `) AND (r.team` + among + ` OR d.team` + among + `) AND (v.team = r.team OR v.team` + among + ` OR d.team` + among + `)`
+		disable = samePersons(`r.disabling`, false) + ` AND (r.team` + among + ` OR d.team` + among + `)`
+		confirm = samePersons(`o.author`, false) + ` AND (r.team` + among + ` OR d.team` + among + `)`
 	}
 	return []waits{
 		versionsWait(ToPublish, `v.author, v.made AS since, v.reason, COALESCE(h.refused, ''), v.text`, `v.number IN (r.draft, r.shadow)`,
@@ -193,7 +193,7 @@ func tokensWaiting(ctx context.Context, q queryer, by Actor, mine bool) (list []
 	now := time.Now()
 	args, where := []any{now.UnixMicro(), now.Add(EndNotice).UnixMicro()}, ""
 	if mine {
-		args, where = append(args, strings.ToLower(by.Name)), ` AND LOWER(k.actor) = $3`
+		args, where = append(args, personOf(by.Name)), ` AND LOWER(k.actor) = $3`
 	}
 	found, err := find(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM tokens k WHERE revoked = 0 AND expires > $1 AND expires <= $2`+where+`
 		AND NOT EXISTS (SELECT 1 FROM tokens o WHERE LOWER(o.actor) = LOWER(k.actor) AND o.role = k.role AND o.teams = k.teams AND o.revoked = 0 AND (o.expires = 0 OR o.expires > $2))

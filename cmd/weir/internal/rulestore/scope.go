@@ -21,7 +21,7 @@ func (s *Store) Scope(ctx context.Context, by Actor) (Scope, error) {
 	if slices.Contains(by.Teams, AllTeams) {
 		return Scope{All: true}, nil
 	}
-	mine, teams := by.among(nil)
+	mine, teams := by.among(Read, nil)
 	var found Scope
 	var err error
 	found.Domains, err = find(ctx, s.read, func(r row) (name string, err error) {

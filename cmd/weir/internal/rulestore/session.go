@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -12,7 +13,7 @@ const (
 	// MaxSessions is how many there are at a time, on all nodes of a database. One more ends the one that was silent
 	// the longest.
 	MaxSessions = 1024
-	// MaxSessionsEach is how many of them are of one token, likewise: who has one token can't sign out everybody.
+	// MaxSessionsEach is how many of them are of one token or person, likewise: who has one token can't sign out everybody.
 	MaxSessionsEach = 64
 	SessionLife     = 12 * time.Hour
 	SessionIdle     = time.Hour // without a request
@@ -25,6 +26,7 @@ type Session struct {
 	ID     string // SessionID of what the browser shows
 	Token  string // Token.ID that was shown; empty: a token of a file was
 	Proof  string // by which a node knows the token in its file; empty: it is in no file
+	Person Person // who signed in without a token; zero: nobody did
 	Made   time.Time
 	Seen   time.Time // the last request, to a minute
 	Notice string    // to be said on the next page
@@ -45,6 +47,7 @@ func Ended() error {
 
 // BeginSession keeps a session that begins at its Made, and ends others where there would be too many.
 func (s *Store) BeginSession(ctx context.Context, one Session) error {
+	one.Person = one.Person.printable()
 	return s.failed(transact(ctx, s.write, func(t *sql.Tx) error {
 		if s.lock != "" { // else several nodes would each leave room for one
 			if _, err := t.ExecContext(ctx, s.lock); err != nil {
@@ -58,15 +61,16 @@ func (s *Store) BeginSession(ctx context.Context, one Session) error {
 			where string
 			most  int
 			args  []any
-		}{{"", MaxSessions, nil}, {` WHERE token = $1`, MaxSessionsEach, []any{one.Token}}} {
+		}{{"", MaxSessions, nil}, {` WHERE token = $1 AND subject = $2`, MaxSessionsEach, []any{one.Token, one.Person.Subject}}} {
 			_, err := t.ExecContext(ctx, fmt.Sprintf(`DELETE FROM sessions WHERE id IN (SELECT id FROM sessions%s ORDER BY seen DESC, made DESC, id LIMIT %d OFFSET %d)`,
 				room.where, MaxSessions, room.most-1), room.args...)
 			if err != nil {
 				return err
 			}
 		}
-		_, err := t.ExecContext(ctx, `INSERT INTO sessions (id, token, proof, made, seen, notice) VALUES ($1, $2, $3, $4, $4, '')`,
-			one.ID, one.Token, one.Proof, one.Made.UnixMicro())
+		p := &one.Person
+		_, err := t.ExecContext(ctx, `INSERT INTO sessions (id, token, proof, made, seen, notice, issuer, subject, person, member_of, hint) VALUES ($1, $2, $3, $4, $4, '', $5, $6, $7, $8, $9)`,
+			one.ID, one.Token, one.Proof, one.Made.UnixMicro(), p.Issuer, p.Subject, p.Name, strings.Join(p.Groups, "\n"), p.Hint)
 		return err
 	}))
 }
@@ -77,17 +81,23 @@ func endSessions(ctx context.Context, t *sql.Tx, now time.Time) error {
 	return err
 }
 
-// Session is the session with an ID, and who holds its token; of a token of a file, nobody. It writes down that the session was seen.
+// Session is the session with an ID, and who holds its token; of a token of a file, and of a Person, nobody. It writes down that the session was seen.
 // It fails as Unknown when there is none, its time is over, or its token counts no more.
 func (s *Store) Session(ctx context.Context, id string, now time.Time) (Session, Actor, error) {
 	one := Session{ID: id}
 	var made, seen int64
-	err := s.read.QueryRowContext(ctx, `SELECT token, proof, made, seen, notice FROM sessions WHERE id = $1`, id).Scan(&one.Token, &one.Proof, &made, &seen, &one.Notice)
+	var groups string
+	p := &one.Person
+	err := s.read.QueryRowContext(ctx, `SELECT token, proof, made, seen, notice, issuer, subject, person, member_of, hint FROM sessions WHERE id = $1`, id).
+		Scan(&one.Token, &one.Proof, &made, &seen, &one.Notice, &p.Issuer, &p.Subject, &p.Name, &groups, &p.Hint)
 	if err != nil && !isNone(err) {
 		return Session{}, Actor{}, s.failed(err)
 	}
 	if one.Made, one.Seen = moment(made), moment(seen); one.Over(now) {
 		return Session{}, Actor{}, Ended()
+	}
+	if groups != "" {
+		p.Groups = strings.Split(groups, "\n")
 	}
 	var by Actor
 	if one.Token != "" {

@@ -149,7 +149,7 @@ func (t *tx) withdraw(ctx context.Context, d *Domain, r *Rule, version int64) er
 
 // disable leaves a version out, or in a domain under review asks a second person to do it.
 func (t *tx) disable(ctx context.Context, d *Domain, r *Rule, version int64) (asked bool, err error) {
-	first := d.Review && (r.Disabling == "" || strings.EqualFold(r.Disabling, t.by.Name))
+	first := d.Review && (r.Disabling == "" || samePerson(r.Disabling, t.by.Name))
 	role := Publish
 	if first {
 		role = Propose
@@ -203,7 +203,7 @@ func (t *tx) mayPublish(ctx context.Context, d *Domain, r *Rule, version int64) 
 		return invalid("version", "%d is active already", version)
 	case Draft, Shadow:
 		// A version that was active before had its second person then. Ann is ann.
-		if d.Review && strings.EqualFold(v.Author, t.by.Name) {
+		if d.Review && samePerson(v.Author, t.by.Name) {
 			return forbidden("domain %s wants a second person: %s wrote version %d, so another person must enforce it", d.Name, v.Author, version)
 		}
 	case Disabled, Superseded:

@@ -73,6 +73,7 @@ func TestStores(t *testing.T) {
 		{"traffic", testTraffic},
 		{"scope", testScope},
 		{"sessions", testSessions},
+		{"people", testPeople},
 		{"notices", testNotices},
 		{"many sessions", testManySessions},
 		{"inbox", testInbox},

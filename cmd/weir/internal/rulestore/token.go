@@ -156,7 +156,7 @@ func (t *tx) mayMake(ctx context.Context, k *Token) error {
 // mayName refuses the name of somebody else for a token's actor: of one who is let in otherwise, and of one who had a token for a team
 // whose tokens this actor may not make. History and audit name people by it, also when their tokens have ended.
 func (t *tx) mayName(ctx context.Context, actor string) error {
-	for _, name := range []string{FileAdmin, FirstStart, Local} {
+	for _, name := range []string{FileAdmin, FirstStart, Local, People} {
 		if strings.EqualFold(actor, name) || len(actor) > len(name) && strings.EqualFold(actor[:len(name)+1], name+"/") {
 			return invalid("actor", "%q is the name of who is let in without a token of the database; choose another", actor)
 		}

@@ -2,7 +2,6 @@ package rulestore
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
@@ -34,7 +33,7 @@ func (t *tx) review(ctx context.Context, held, o *Override) error {
 	case same && !held.Unreviewed && !o.Until.After(held.Until): // it ends earlier
 		o.Author, o.Second = held.Author, held.Second
 		return nil
-	case same && held.Unreviewed && !strings.EqualFold(held.Author, t.by.Name): // Ann is ann
+	case same && held.Unreviewed && !samePerson(held.Author, t.by.Name):
 		o.Author, o.Second = held.Author, t.by.Name
 		return nil
 	}
@@ -50,7 +49,7 @@ func (t *tx) countUnreviewed(ctx context.Context, o *Override) error {
 	if err := t.exec(ctx, `DELETE FROM unreviewed WHERE ends <= $1`, t.at-unreviewedIn.Microseconds()); err != nil {
 		return err
 	}
-	actor := strings.ToLower(t.by.Name)
+	actor := personOf(t.by.Name)
 	spans, err := t.spans(ctx, o.Domain, actor)
 	if err != nil {
 		return err
@@ -82,7 +81,7 @@ func (t *tx) spans(ctx context.Context, domain, actor string) ([]span, error) {
 
 // cutUnreviewed ends the time that counts for an author when nothing that was done alone holds any more.
 func (t *tx) cutUnreviewed(ctx context.Context, domain, author string) error {
-	actor := strings.ToLower(author)
+	actor := personOf(author)
 	var holds int64
 	err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(ends), 0) FROM overrides WHERE domain = $1 AND LOWER(author) = $2 AND unreviewed = 1`, domain, actor).Scan(&holds)
 	if err != nil {
