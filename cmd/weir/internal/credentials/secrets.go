@@ -40,6 +40,27 @@ func (s *Secrets) Has(secret []byte) bool {
 	return found == 1
 }
 
+// Secret is one secret that is shown to others, in the first line of a file.
+type Secret struct{ *Files[string] }
+
+// OpenSecret reads the file of a secret. It fails with an *Error.
+func OpenSecret(now time.Time, file File) (*Secret, error) {
+	f, err := open(now, func(texts [][]byte, _ time.Time) (string, error) {
+		lines, err := secretLines(texts[0], 0)
+		if err != nil {
+			return "", err
+		}
+		return string(lines[0]), nil
+	}, file)
+	if err != nil {
+		return nil, err
+	}
+	return &Secret{f}, nil
+}
+
+// Exposed says that other users of the machine may read the file; empty when they may not.
+func (s *Secret) Exposed() string { return exposed(s.files[0]) }
+
 // Any is whether one of them has a SHA-256 sum that is meant.
 func (s *Secrets) Any(is func(sum [sha256.Size]byte) bool) bool {
 	for _, one := range s.Value() {
