@@ -36,6 +36,11 @@ type Config struct {
 	// ExternalURL is where browsers reach the pages of the admin listener through a proxy:
 	// https://HOST. Empty: at the listener itself.
 	ExternalURL string
+	// OIDCIssuer is the URL of a provider of OpenID Connect that signs people in at the pages, as it names itself, OIDCClientID what it calls the daemon, and
+	// OIDCClientSecretFile the file with the secret that it has given. OIDCRolesFile says which role its groups give for which teams, and
+	// OIDCGroupsClaim how the claim with the groups is called. The files are read again when they change. Empty: there is no provider; the client has no
+	// secret; DefaultGroupsClaim.
+	OIDCIssuer, OIDCClientID, OIDCClientSecretFile, OIDCRolesFile, OIDCGroupsClaim string
 	// HTTP, GRPC and Admin are the addresses of the listeners, HOST:PORT, where port
 	// 0 is any that is free. Empty: 127.0.0.1, with 8080, 8081 and 8082. HTTP and GRPC
 	// may each be a socket of this machine instead, unix:///PATH.
@@ -132,6 +137,7 @@ func (c *Config) fill() {
 	c.Admin = cmp.Or(c.Admin, DefaultAdmin)
 	c.RESP = cmp.Or(c.RESP, DefaultRESP)
 	c.Cluster = cmp.Or(c.Cluster, DefaultCluster)
+	c.OIDCGroupsClaim = cmp.Or(c.OIDCGroupsClaim, DefaultGroupsClaim)
 	c.LameDuck = cmp.Or(c.LameDuck, DefaultLameDuck)
 	c.Drain = cmp.Or(c.Drain, DefaultDrain)
 	c.lookEvery = cmp.Or(c.lookEvery, lookEvery)
@@ -172,6 +178,7 @@ func (c *Config) check() error {
 	if _, _, err := c.external(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, c.checkOIDC())
 	if listen.IsSocket(c.HTTP) && c.HTTP == c.GRPC {
 		errs = append(errs, &ConfigError{"--http", "--grpc has the same socket; give each a path of its own"})
 	}

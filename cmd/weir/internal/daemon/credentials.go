@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 )
 
@@ -24,6 +25,8 @@ type keys struct {
 	passwords *credentials.Secrets    // of the Redis listener
 	lending   *credentials.Secrets    // of programs that the store is lent to
 	shared    *credentials.SharedKeys // of the cluster
+	client    *credentials.Secret     // of this client of the provider
+	roles     *credentials.Roles      // of groups that the provider tells of
 
 	watched []watched
 	expired string // the certificate that was last told to have expired
@@ -84,6 +87,14 @@ func openKeys(c *Config) (keys, error) {
 	secrets("admin-token", "--admin-token-file", c.AdminTokenFile, &k.tokens)
 	secrets("resp-password", "--resp-password-file", c.RESPPasswordFile, &k.passwords)
 	secrets("grpc-store-token", "--grpc-store-token-file", c.GRPCStoreTokenFile, &k.lending)
+	if c.OIDCClientSecretFile != "" {
+		s, err := credentials.OpenSecret(now, credentials.File{Flag: "--oidc-client-secret-file", Path: c.OIDCClientSecretFile})
+		errs = append(errs, use(&k, "oidc-client-secret", &k.client, s, err))
+	}
+	if c.OIDCRolesFile != "" {
+		r, err := credentials.OpenRoles(now, credentials.File{Flag: "--oidc-roles-file", Path: c.OIDCRolesFile}, rulestore.Roles())
+		errs = append(errs, use(&k, "oidc-roles", &k.roles, r, err))
+	}
 	if c.ClusterKeyFile != "" {
 		shared, err := credentials.OpenSharedKeys(now, credentials.File{Flag: "--cluster-key-file", Path: c.ClusterKeyFile})
 		errs = append(errs, use(&k, "cluster-key", &k.shared, shared, err))

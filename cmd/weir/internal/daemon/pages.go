@@ -32,8 +32,8 @@ func (d *Daemon) pages() (http.Handler, error) {
 		return nil, err
 	}
 	o := webui.Options{
-		Secure: strings.HasPrefix(origin, "https:"),
-		Check:  d.fits, Attempts: signIn, Scope: d.scope,
+		External: origin, Secure: strings.HasPrefix(origin, "https:"),
+		Check: d.fits, Attempts: signIn, Scope: d.scope,
 		Client:  func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Address: from, Audit: d.auditVisit, Wrong: func(r *http.Request) { d.auditLog.Wrong(from(r)) },
 		Limited: d.limitedNow, Unblock: d.unblock,
@@ -41,6 +41,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 	}
 	if d.needsToken() {
 		o.SignIn, o.FileToken = d.signIn, d.fileToken
+		o.Provider, o.Person = d.openProvider(origin), d.person
 	}
 	if d.feed != nil {
 		o.Store, o.Changes, o.Charts, o.Ping = d.feed.Store, d.changes, d.chart, d.webhooks.Ping

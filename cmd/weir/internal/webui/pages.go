@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/openid"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
@@ -50,6 +51,12 @@ type Options struct {
 	// Scope is whose clients an actor may read of; of one that is nobody, where nobody has to
 	// sign in.
 	Scope func(context.Context, rulestore.Actor) (*scope.Scope, error)
+	// Provider signs people in by accounts elsewhere, and Person is who somebody is by groups that a provider told of, now, and the groups that give
+	// their roles. Person fails with an *rulestore.Error. Nil: there is no provider.
+	Provider *openid.Provider
+	Person   func(*rulestore.Person) (by rulestore.Actor, giving []string, err error)
+	// External is the origin at which browsers open the pages. It must be there with a Provider.
+	External string
 	// Secure tells that browsers come by https, though the daemon may not speak TLS itself: a proxy does.
 	Secure bool
 	// Attempts is how many wrong tokens a Client may show.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -148,8 +147,7 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 // may is whether the actor has a role for one of the teams; without teams, for all.
 // The store has the last word: this is for what a page offers.
 func (v *visit) may(role rulestore.Role, teams ...string) bool {
-	return v.store != nil && v.actor.Role >= role && (slices.Contains(v.actor.Teams, rulestore.AllTeams) ||
-		slices.ContainsFunc(teams, func(team string) bool { return slices.Contains(v.actor.Teams, team) }))
+	return v.store != nil && v.actor.May(role, teams...)
 }
 
 // csrf is the word that forms of this session bring along.

@@ -2,9 +2,9 @@ package webui
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -37,24 +37,30 @@ func (one *session) csrf() string { return sealed(one.secret, []byte("csrf")) }
 // ours is whether a form comes from a page of this session.
 func (one *session) ours(csrf string) bool { return hmac.Equal([]byte(csrf), []byte(one.csrf())) }
 
-// begin makes a session of somebody who has shown a token, and gives its secret.
-func (v *visit) begin(by rulestore.Actor, token string) (secret string, err error) {
-	secret = rand.Text()
+// begin makes a session, ends the one that the browser had, and gives the browser the secret.
+func (v *visit) begin(secret string, one rulestore.Session) error {
 	now := time.Now()
-	one := rulestore.Session{ID: rulestore.SessionID(secret), Token: by.Token, Made: now, Seen: now}
-	if by.Token == "" {
-		// What is kept shows only to who has the session's secret, too, which token it is.
-		sum := sha256.Sum256([]byte(token))
-		one.Proof = sealed(secret, sum[:])
-	}
+	one.ID, one.Made, one.Seen = rulestore.SessionID(secret), now, now
+	err := errors.New("there is no rule database, or it was not reached yet")
 	if v.store != nil {
-		err := v.store.BeginSession(v.r.Context(), one)
-		if err == nil || by.Token != "" {
-			return secret, err
-		}
+		err = v.store.BeginSession(v.r.Context(), one)
 	}
-	v.pages.sessions.begin(one)
-	return secret, nil
+	switch {
+	case err == nil:
+	case one.Proof == "":
+		return err
+	default:
+		v.pages.sessions.begin(one)
+	}
+	_ = v.end() // one that goes on ends with its time
+	http.SetCookie(v.w, v.pages.cookie(v.r, secret))
+	return nil
+}
+
+// proof is by which a node knows a token of its file again. It shows which token that is only to who has the session's secret, too.
+func proof(secret, token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return sealed(secret, sum[:])
 }
 
 // find finds the session of a request, and who it is of. It fails as rulestore.Unknown where there is none that goes on.
@@ -64,7 +70,11 @@ func (v *visit) find(now time.Time) error {
 		return rulestore.Ended()
 	}
 	one, by, err := v.kept(secret, now)
-	if err == nil && one.Token == "" {
+	switch {
+	case err != nil:
+	case one.Person.Issuer != "":
+		by, err = v.pages.personNow(&one.Person)
+	case one.Token == "":
 		by, err = v.pages.fileToken(one)
 	}
 	if err != nil {
@@ -75,7 +85,7 @@ func (v *visit) find(now time.Time) error {
 	return nil
 }
 
-// kept is the session with a secret as it is kept, and who holds its token; of a token of a file, nobody.
+// kept is the session with a secret as it is kept, and who holds its token; of a token of a file, and of a person, nobody.
 func (v *visit) kept(secret string, now time.Time) (one *session, by rulestore.Actor, err error) {
 	one = &session{secret: secret}
 	id := rulestore.SessionID(secret)

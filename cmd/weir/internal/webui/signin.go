@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
@@ -17,6 +18,10 @@ type signInForm struct {
 	To    string // where to go then
 	Fault string // what was wrong with the token
 	Ended string // why a session has ended; empty: none has, as far as is known
+	// Refused is why the provider, or its groups, have not signed somebody in; empty: nobody was refused.
+	Refused  string
+	Welcome  string    // who has just signed in; empty: nobody
+	Provider *provider // nil: there is none
 }
 
 func (p *Pages) signInPage(v *visit) error {
@@ -25,7 +30,7 @@ func (p *Pages) signInPage(v *visit) error {
 		http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 		return nil
 	}
-	form := signInForm{To: to}
+	form := signInForm{To: to, Provider: p.provided(to)}
 	if p.secret(v.r) != "" {
 		err := v.find(time.Now())
 		if bad, ok := errors.AsType[*rulestore.Error](err); ok {
@@ -43,7 +48,7 @@ func (p *Pages) signIn(v *visit) error {
 	}
 	to, token := within(v.r.PostFormValue("to")), strings.TrimSpace(v.r.PostFormValue("token"))
 	if token == "" {
-		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{To: to, Fault: "Paste a token: weir token create prints one, and the first start of the daemon leaves one in a file."})
+		return v.show(http.StatusBadRequest, "sign-in", "Sign in", signInForm{To: to, Provider: p.provided(to), Fault: "Paste a token: weir token create prints one, and the first start of the daemon leaves one in a file."})
 	}
 	actor, wrong := p.options.SignIn(v.r.Context(), token)
 	switch {
@@ -52,14 +57,15 @@ func (p *Pages) signIn(v *visit) error {
 	case wrong != nil:
 		return wrong
 	}
-	secret, err := v.begin(actor, token)
-	if err != nil {
+	secret, one := rand.Text(), rulestore.Session{Token: actor.Token}
+	if actor.Token == "" {
+		one.Proof = proof(secret, token)
+	}
+	if err := v.begin(secret, one); err != nil {
 		return err
 	}
-	_ = v.end() // one that goes on ends with its time
 	actor.Address = p.options.Address(v.r)
 	p.options.Audit(actor, rulestore.Event{Action: rulestore.SignIn})
-	http.SetCookie(v.w, p.cookie(v.r, secret))
 	http.Redirect(v.w, v.r, to, http.StatusSeeOther)
 	return nil
 }
@@ -74,9 +80,9 @@ func (p *Pages) signInRefused(v *visit, to string) error {
 	case answer.Outcome != weir.Allowed:
 		wait := int64((answer.RetryAfter + time.Second - 1) / time.Second)
 		v.w.Header().Set("Retry-After", strconv.FormatInt(wait, 10))
-		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{To: to, Fault: "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s; a right one is taken at once."})
+		return v.show(http.StatusTooManyRequests, "sign-in", "Sign in", signInForm{To: to, Provider: p.provided(to), Fault: "Too many wrong tokens came from your address. Try again in " + strconv.FormatInt(wait, 10) + " s; a right one is taken at once."})
 	}
-	return v.show(http.StatusUnauthorized, "sign-in", "Sign in", signInForm{To: to, Fault: "This token is not known, has expired, or was revoked. Ask an administrator for another."})
+	return v.show(http.StatusUnauthorized, "sign-in", "Sign in", signInForm{To: to, Provider: p.provided(to), Fault: "This token is not known, has expired, or was revoked. Ask an administrator for another."})
 }
 
 func (p *Pages) signOut(v *visit) error {
@@ -90,6 +96,10 @@ func (p *Pages) signOut(v *visit) error {
 	over.MaxAge = -1
 	http.SetCookie(v.w, over)
 	v.w.Header().Set("Clear-Site-Data", `"cache"`)
+	if out := p.signedOut(v); out != nil {
+		v.session = nil
+		return v.show(http.StatusOK, "sign-in", "Signed out", signInForm{To: Home, Provider: out})
+	}
 	http.Redirect(v.w, v.r, Home+"sign-in", http.StatusSeeOther)
 	return nil
 }

@@ -166,7 +166,7 @@ const refresh = "Weir-Refresh"
 func (v *visit) show(status int, look, title string, body any) error {
 	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
 	if v.session != nil {
-		s.Who, s.Role, s.CSRF = v.actor.Name, v.actor.Role.String(), v.session.csrf()
+		s.Who, s.Role, s.CSRF = v.actor.Name, roleOf(&v.actor), v.session.csrf()
 		if v.actor.EndsSoon(time.Now()) {
 			s.Ends = v.actor.Expires
 		}
@@ -225,7 +225,7 @@ func (v *visit) readOnly() string {
 	case v.store == nil:
 		return "The rule database was not reached yet: the active rules are a copy, and can't be changed now. The log of the daemon says why."
 	case v.actor.Role == rulestore.Read:
-		return "Your token may read. Ask an administrator for one that may propose or publish."
+		return "You may read. Ask an administrator for a role that may propose or publish."
 	}
 	return ""
 }

@@ -5,7 +5,7 @@
 // that is not of this package. Where there is no rule database they are for
 // reading only.
 //
-// visit.go is a request of somebody, signin.go and session.go who has signed in, list.go and rule.go are
+// visit.go is a request of somebody, signin.go, person.go and session.go who has signed in, by a token or an account elsewhere, list.go and rule.go are
 // what they see, editor.go, step.go, incident.go, domain.go, importing.go and people.go
 // what they change, inbox.go what waits for them, what they say about it and how they undo it, limited.go which clients are limited now, try.go why they were denied,
 // picture.go what a limit lets pass, and
@@ -59,6 +59,8 @@ func (p *Pages) route() error {
 	}
 	p.mux.HandleFunc("GET "+Home+"sign-in", p.anyone(p.signInPage))
 	p.mux.HandleFunc("POST "+Home+"sign-in", p.anyone(p.signIn))
+	p.mux.HandleFunc("GET "+wayThere, p.anyone(p.start))
+	p.mux.HandleFunc("GET "+WayBack, p.anyone(p.back))
 	for route, show := range map[string]func(*visit) error{
 		"GET {$}":        p.domains,
 		"GET rules":      p.rules,

@@ -1,6 +1,7 @@
 package webui_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"io"
@@ -20,6 +21,8 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
 	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
+	"github.com/weir-limit/weir/cmd/weir/internal/openid"
+	"github.com/weir-limit/weir/cmd/weir/internal/openidtest"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/scope"
 	"github.com/weir-limit/weir/cmd/weir/internal/shadow"
@@ -41,19 +44,21 @@ descriptors:
 
 // house is a page with all that is behind it.
 type house struct {
-	url     string
-	store   *rulestore.Store // nil: there is none
-	book    *offenders.Book
-	report  *shadow.Report // of any version in shadow; nil: this node has none
-	limiter *rules.Limiter
-	node    webui.Node
-	changes *changes.Gate          // nil: likewise
-	wrong   atomic.Int64           // tokens that were shown
-	away    atomic.Bool            // the database was not reached yet
-	inFile  atomic.Pointer[string] // the token of the file, if there is one
-	told    func() []limited.Node  // by other nodes; nil: nothing
-	late    []string               // nodes that unblock nobody
-	pinged  rulestore.Delivery     // how a ping goes
+	url      string
+	store    *rulestore.Store // nil: there is none
+	book     *offenders.Book
+	report   *shadow.Report // of any version in shadow; nil: this node has none
+	limiter  *rules.Limiter
+	node     webui.Node
+	changes  *changes.Gate                              // nil: likewise
+	wrong    atomic.Int64                               // tokens that were shown
+	away     atomic.Bool                                // the database was not reached yet
+	inFile   atomic.Pointer[string]                     // the token of the file, if there is one
+	told     func() []limited.Node                      // by other nodes; nil: nothing
+	late     []string                                   // nodes that unblock nobody
+	pinged   rulestore.Delivery                         // how a ping goes
+	provider *openidtest.Provider                       // nil: there is none
+	grants   atomic.Pointer[map[string]rulestore.Grant] // by groups of the provider
 }
 
 // build opens a page, with a rule database in a folder of its own or without.
@@ -61,21 +66,34 @@ func build(t testing.TB, database bool) *house {
 	t.Helper()
 	var store *rulestore.Store
 	if database {
-		var err error
-		if store, err = rulestore.Open(t.Context(), t.TempDir()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		store = openStore(t)
 	}
 	return buildAt(t, store)
 }
 
+// openStore opens a rule database in a folder of its own.
+func openStore(t testing.TB) *rulestore.Store {
+	t.Helper()
+	store, err := rulestore.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
 // buildAt opens the page of a node of a rule database; nil: without one.
 func buildAt(t testing.TB, database *rulestore.Store) *house {
+	t.Helper()
+	return buildWith(t, database, nil, "")
+}
+
+// buildWith opens the page of a node where a provider signs people in, which browsers reach at a URL; empty: at its own.
+func buildWith(t testing.TB, database *rulestore.Store, provider *openidtest.Provider, url string) *house {
 	t.Helper()
 	set, err := rules.Parse("rules.yaml", []byte(fileRules))
 	if err != nil {
@@ -164,13 +182,22 @@ func buildAt(t testing.TB, database *rulestore.Store) *house {
 			}
 		}
 	}
+	server := httptest.NewUnstartedServer(nil)
+	h.url = "http://" + server.Listener.Addr().String()
+	if h.provider = provider; provider != nil {
+		o.External, o.Person = cmp.Or(url, h.url), h.person
+		o.Provider = openid.New(openid.Options{
+			Issuer: provider.URL, ClientID: openidtest.Client, Secret: func() string { return openidtest.Secret }, GroupsClaim: "groups", Back: o.External + webui.WayBack,
+		})
+		h.grants.Store(&map[string]rulestore.Grant{"shop-leads": {Role: rulestore.Publish, Team: "shop"}, "dev-mail": {Role: rulestore.Propose, Team: "mail"}})
+	}
 	pages, err := webui.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(pages)
+	server.Config.Handler = pages
+	server.Start()
 	t.Cleanup(server.Close)
-	h.url = server.URL
 	return h
 }
 
@@ -207,6 +234,18 @@ func hill(_ context.Context, _ offenders.Filter, span time.Duration) (offenders.
 
 func root() rulestore.Actor {
 	return rulestore.Actor{Name: "root", Role: rulestore.Admin, Teams: []string{rulestore.AllTeams}}
+}
+
+// person is who a person is by the groups of the house.
+func (h *house) person(p *rulestore.Person) (by rulestore.Actor, giving []string, err error) {
+	var grants []rulestore.Grant
+	for _, group := range p.Groups {
+		if g, ok := (*h.grants.Load())[group]; ok {
+			grants, giving = append(grants, g), append(giving, group)
+		}
+	}
+	by, err = p.As(grants)
+	return by, giving, err
 }
 
 func fileAdmin() rulestore.Actor {
