@@ -3,6 +3,7 @@ package rulestore
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"strings"
 )
 
@@ -28,13 +29,21 @@ func (s *Store) Rules(ctx context.Context, q Listing) (list []Rule, err error) {
 	case column == "":
 		return nil, invalid("state", "%q can't be asked for; write proposed, draft, shadow, enforced or disabled", clip(string(q.State)))
 	}
+	where, args := []string{"(r.domain, r.id) > ($1, $2)", "r.id <> ''", column}, []any{printable(q.BehindDomain, MaxName+1), printable(q.Behind, MaxID+1)}
+	add := func(condition, value string) { // only what is asked for, so that an index is found
+		if value != "" {
+			args = append(args, value)
+			where = append(where, strings.ReplaceAll(condition, "$", "$"+strconv.Itoa(len(args))))
+		}
+	}
+	if !q.Gone {
+		where = append(where, "r.gone = 0")
+	}
+	add("r.domain = $", printable(q.Domain, MaxName+1))
+	add("r.team = $", printable(q.Team, MaxName+1))
+	add("(REPLACE(r.id, $, '') <> r.id OR REPLACE(r.domain, $, '') <> r.domain)", printable(q.Search, MaxID))
 	list, err = find(ctx, s.read, scanRule, `SELECT `+ruleColumns+shownText+`
-		WHERE r.id <> '' AND (r.gone = 0 OR $1 = 1) AND ($2 = '' OR r.domain = $2) AND ($3 = '' OR r.team = $3) AND `+column+`
-			AND ($4 = '' OR REPLACE(r.id, $4, '') <> r.id OR REPLACE(r.domain, $4, '') <> r.domain)
-			AND (r.domain > $5 OR r.domain = $5 AND r.id > $6)
-		ORDER BY r.domain, r.id LIMIT $7`,
-		number(q.Gone), printable(q.Domain, MaxName+1), printable(q.Team, MaxName+1), printable(q.Search, MaxID),
-		printable(q.BehindDomain, MaxName+1), printable(q.Behind, MaxID+1), page(q.Limit))
+		WHERE `+strings.Join(where, " AND ")+` ORDER BY r.domain, r.id LIMIT `+strconv.Itoa(page(q.Limit)), args...)
 	return list, s.failed(err)
 }
 
