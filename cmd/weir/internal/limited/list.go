@@ -120,8 +120,13 @@ func (c *Client) add(o *offenders.Client, node string, least int64, shift time.D
 }
 
 func compare(a, b *Client) int {
-	return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(b.Lately, a.Lately), cmp.Compare(b.Denied, a.Denied),
-		strings.Compare(a.Domain, b.Domain), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Name, b.Name))
+	if n := b.Last.Compare(a.Last); n != 0 { // names are compared only where all else is the same
+		return n
+	}
+	if n := cmp.Or(cmp.Compare(b.Lately, a.Lately), cmp.Compare(b.Denied, a.Denied)); n != 0 {
+		return n
+	}
+	return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Name, b.Name))
 }
 
 // Query says which clients are asked for: those with these texts in their name, domain and rule, in capital or small letters.
