@@ -104,6 +104,10 @@ type Ask struct {
 	// decided and charged. Without a Receipt, Once does nothing. A store that is not Atomic
 	// takes it of one placement and Key only.
 	Once bool
+	// Own tells that Limit is of this Key alone, while other keys of the rule have another. A
+	// store that keeps the states of a rule by one limit keeps this key's apart; others
+	// leave it alone.
+	Own bool
 	// Evidence is filled in by a store with Traits.Evidence; nil: the caller wants none.
 	Evidence *Evidence
 	// Policy is for the code between a rule and its store. A store leaves it alone.

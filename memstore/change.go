@@ -138,6 +138,7 @@ func (s *Store) sibling(t *table, limit *weir.Limit) *table {
 		t.brought.tables.Add(1)
 	}
 	next.limit.Store(limit)
+	next.own.Store(t.ownKeys())
 	return next
 }
 
@@ -230,6 +231,7 @@ type version struct {
 	into   *place   // where the state goes by which it is decided
 	kept   weir.Kept
 	plain  bool // no table has anything of it: it is decided as if its own were the only one
+	apart  bool // it goes to table.own, or came from there
 	home   home
 }
 
@@ -240,7 +242,7 @@ func gather(places []place, now weir.Instant, asks []weir.Ask) []version {
 		all[places[i].ask].places = append(all[places[i].ask].places, &places[i])
 	}
 	for i := range all {
-		all[i].gather(now, asks[i].Limit)
+		all[i].gather(now, &asks[i])
 	}
 	return all
 }
@@ -248,10 +250,22 @@ func gather(places []place, now weir.Instant, asks []weir.Ask) []version {
 // gather puts together what the places have. The state by the ask's own limit decides if there is
 // one. Else the one of the last table does, and the ask's limit follows from it: Kept.Become says
 // how. A retired table counts only while something of it is in use.
-func (v *version) gather(now weir.Instant, limit *weir.Limit) {
-	k := &v.kept
+//
+// A key with a limit of its own takes along what the tables have of it, once. Where there is no room
+// for one more such key, it stays, and passes only what the rule's limit lets pass, too.
+func (v *version) gather(now weir.Instant, a *weir.Ask) {
+	k, limit := &v.kept, a.Limit
+	if t, f := v.places[0].table, v.places[0].print; t.apart(f, a) {
+		v.into = v.places[0]
+		if had := t.own.Load().of(f); had != nil {
+			v.apart, v.kept = true, had.Clone()
+			return
+		}
+		v.apart = !a.Charges() || t.ownKeys().room(f, now)
+	}
+	alone := v.into != nil
 	for _, p := range v.places {
-		if !p.retired && p.segment.keep(limit) {
+		if !p.retired && !alone && p.segment.keep(limit) {
 			v.own, v.into = p, p
 		}
 		had, ok := p.has(now)
@@ -266,14 +280,20 @@ func (v *version) gather(now weir.Instant, limit *weir.Limit) {
 			}
 		}
 	}
+	if v.apart {
+		v.into, k.Since = v.places[0], max(k.Since, weir.Instant(v.places[0].table.since.Load()))
+	}
 	if n := len(k.Earlier); k.Limit == nil && n > 0 {
 		last := k.Earlier[n-1]
 		k.Limit, k.State, k.Since, k.Earlier = last.Limit, last.State, last.Since, k.Earlier[:n-1]
 	}
 	v.plain = k.Limit == nil && v.own != nil
-	if v.into == nil {
+	if v.into == nil || alone && !v.apart && k.Limit == nil {
 		v.into = v.places[0]
-		if k.Limit = v.into.table.limit.Load(); k.Limit != nil {
+		if k.Limit = v.into.table.limit.Load(); k.Limit == nil && alone {
+			k.Limit = limit
+		}
+		if k.Limit != nil {
 			v.into.segment.keep(k.Limit)
 		}
 	}
@@ -335,7 +355,7 @@ func (v *version) decide(now weir.Instant, a *weir.Ask, several bool) (d weir.De
 		d, v.home = v.own.segment.decide(v.own.print, now, a, several)
 		return d
 	}
-	if a.Charges() && v.own != nil {
+	if a.Charges() && (v.own != nil || v.apart) {
 		v.kept.Become(a.Limit, now, 0)
 	}
 	return v.kept.Decide(now, a)
@@ -344,7 +364,12 @@ func (v *version) decide(now weir.Instant, a *weir.Ask, several bool) (d weir.De
 // commit carries out a decision, but for a plain one, which is carried out, and notes
 // that its table was asked.
 func (v *version) commit(now weir.Instant, a *weir.Ask, d *weir.Decision) {
-	if !v.plain {
+	if v.apart {
+		v.kept.Commit(now, a, d)
+		if a.Charges() {
+			v.keepApart(now)
+		}
+	} else if !v.plain {
 		v.kept.Commit(now, a, d)
 		v.write(now, a, *d)
 	} else if a.Charges() {
@@ -396,6 +421,20 @@ func (v *version) write(now weir.Instant, a *weir.Ask, d weir.Decision) {
 	}
 }
 
+// keepApart keeps the count of a key with a limit of its own, and leaves nothing of it in the tables.
+func (v *version) keepApart(now weir.Instant) {
+	kept := v.kept
+	v.into.table.ownKeys().put(v.into.print, &kept, now)
+	for _, p := range v.places {
+		if p.segment.limit == nil {
+			continue
+		}
+		if i := p.segment.cells.find(p.print); i >= 0 {
+			p.segment.put(i, nil)
+		}
+	}
+}
+
 // state is what is kept by a limit, if anything is; nil makes its slot as never used.
 func (v *version) state(limit *weir.Limit) weir.State {
 	k := &v.kept
@@ -422,11 +461,15 @@ func settleVersions(places []place, ask int, now weir.Instant, st *weir.Settleme
 			v.places = append(v.places, &places[i])
 		}
 	}
-	v.gather(now, limit)
-	if v.plain || v.kept.State == nil {
+	v.gather(now, &weir.Ask{Limit: limit, Peek: true})
+	if !v.apart && (v.plain || v.kept.State == nil) {
 		return v.into.segment.settle(v.into.print, now, st)
 	}
 	err := v.kept.Settle(now, st)
+	if v.apart {
+		v.keepApart(now)
+		return err
+	}
 	for _, p := range v.places {
 		if i := p.segment.cells.find(p.print); i >= 0 {
 			p.segment.put(i, v.state(p.segment.limit))

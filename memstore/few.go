@@ -165,7 +165,7 @@ func unlockFew(parts []part) {
 }
 
 // findFew finds the states of parts that are locked. It fails for a rule whose limit has
-// changed, for states of another length, and for a newcomer that shares the overflow state, or
+// changed, for a key that had a limit of its own, for states of another length, and for a newcomer that shares the overflow state, or
 // its segment with another part: the slow way knows them all. Nothing is changed by then but what
 // keep does.
 //
@@ -175,7 +175,7 @@ func findFew(parts []part, now weir.Instant) bool {
 	for i := range parts {
 		p := &parts[i]
 		sg := p.segment
-		if p.table.versions.Load() != nil || sg.limit != p.limit && !sg.keep(p.limit) || sg.cells.slot != pairSlot {
+		if p.table.versions.Load() != nil || p.table.own.Load().has(p.print) || sg.limit != p.limit && !sg.keep(p.limit) || sg.cells.slot != pairSlot {
 			return false
 		}
 		if at := sg.cells.find(p.print); at >= 0 {

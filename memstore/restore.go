@@ -10,6 +10,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/weir-limit/weir"
 )
@@ -142,6 +144,10 @@ func (s *Store) section(r *reader) (more bool, err error) {
 	if r.err != nil {
 		return false, r.err
 	}
+	rule, apart := strings.CutPrefix(rule, ownRule)
+	if apart {
+		rule = strings.TrimPrefix(rule, text+ownRule)
+	}
 	limit, err := weir.ParseLimit(text)
 	if err != nil {
 		return false, fmt.Errorf("it has counts of a limit that can't be read: %w", err)
@@ -154,7 +160,7 @@ func (s *Store) section(r *reader) (more bool, err error) {
 		return false, err
 	}
 	now := s.clock.now()
-	if !t.understands(limit) {
+	if !apart && !t.understands(limit) {
 		if t = s.branch(rule, limit, now); t == nil {
 			t = s.branchRetired(rule, limit, now)
 		}
@@ -176,9 +182,35 @@ func (s *Store) section(r *reader) (more bool, err error) {
 		for range n {
 			state = append(state, r.number())
 		}
-		t.insert(f, limit, state, now)
+		if apart {
+			t.insertOwn(f, limit, state, now)
+		} else {
+			t.insert(f, limit, state, now)
+		}
 	}
 	return true, r.err
+}
+
+// insertOwn gives a key with limits of its own the state by one of them. The first that is read decides.
+func (t *table) insertOwn(f uint64, limit *weir.Limit, state weir.State, now weir.Instant) {
+	o := t.ownKeys()
+	had := o.of(f)
+	switch {
+	case limit.Fresh(state, now):
+		return
+	case had == nil && !o.room(f, now):
+		return
+	case had == nil:
+		o.put(f, &weir.Kept{Limit: limit, State: slices.Clone(state), Since: now + 1}, now)
+		return
+	}
+	k := had.Clone()
+	k.Earlier = append(k.Earlier, weir.Version{
+		Limit: limit, State: slices.Clone(state), Since: now + 1, Until: now + weir.Instant(limit.FreshAfter(state, now).Microseconds()) + 1,
+	})
+	if len(k.Earlier) < weir.MaxVersions {
+		o.put(f, &k, now)
+	}
 }
 
 // insert gives f a state that was read, unless it has one: a table that is retired comes

@@ -123,9 +123,17 @@ func (s *Store) write(to io.Writer) error {
 	w.number(format)
 	w.number(s.hash.key[0])
 	w.number(s.hash.key[1])
-	for _, t := range s.all() {
+	tables := s.all()
+	for _, t := range tables {
 		if err := t.write(w); err != nil {
 			return err
+		}
+	}
+	written := map[*own]bool{nil: true}
+	for _, t := range tables {
+		if o := t.own.Load(); !written[o] { // all tables of a rule have one
+			written[o] = true
+			t.writeOwn(w)
 		}
 	}
 	w.text("")
@@ -153,9 +161,10 @@ func (s *Store) all() []*table {
 
 // writer remembers its first error.
 type writer struct {
-	to  *bufio.Writer
-	err error
-	few [8]byte
+	to    *bufio.Writer
+	err   error
+	few   [8]byte
+	words []uint64 // memory for writeOwn
 }
 
 func (w *writer) bytes(b []byte) {
@@ -211,6 +220,28 @@ func (t *table) write(w *writer) error {
 		}
 	}
 }
+
+// writeOwn writes the counts of keys with limits of their own, a section for each limit that a key has a
+// state of. They come behind the tables, and have ownRule before their rule: a Weir that knows of no such keys
+// reads them as counts of rules that there are not.
+func (t *table) writeOwn(w *writer) {
+	for f, v := range t.ownStates {
+		limit, state := v.Limit, v.State
+		if len(state) == 0 {
+			continue // as never used
+		}
+		s := section{limit: limit, width: limit.Words(), count: 1, words: append(w.words[:0], f)}
+		if s.width == 0 {
+			s.words = append(s.words, uint64(len(state)))
+		}
+		s.words = append(s.words, state...)
+		w.words = s.words
+		s.write(w, ownRule+limit.String()+ownRule+t.rule)
+	}
+}
+
+// ownRule stands before the limit and the rule of a section of writeOwn.
+const ownRule = "\x00own\x00"
 
 func (s *section) write(w *writer, rule string) {
 	w.text(rule)

@@ -33,7 +33,7 @@
 // segment does under its lock, cells.go how slots lie in buckets of cache lines, grow.go
 // how a segment grows and splits, slab.go where states lie that grow, brought.go the room
 // that limits share that come with requests, change.go the tables of a rule whose limit
-// has changed, take.go the fast and the whole way of a take, few.go the
+// has changed, own.go the keys that have limits of their own, take.go the fast and the whole way of a take, few.go the
 // fast way of a few limits, snapshot.go and restore.go the file.
 package memstore
 
@@ -79,7 +79,7 @@ type Options struct {
 //     segment; a goroutine that holds it may lock segments.
 //  2. The segments of a take: by the order of their tables, then by fingerprint. A
 //     take holds all of them at once, and so decides all its asks at one moment.
-//  3. table.mu, slabs.mu, and the locks of once and receipts. Their holders take no
+//  3. table.mu, slabs.mu, and the locks of own, once and receipts. Their holders take no
 //     other lock.
 //
 // Three things are read without a lock: recent, a table's directory, and the copies
@@ -260,6 +260,10 @@ func (s *Store) ResetAt(now weir.Instant, keys []weir.StateKey) error {
 		}
 		for i := range places { // all while all are locked, so that no take carries a count over
 			places[i].segment.reset(places[i].print, now)
+			if o := places[i].table.own.Load(); o.has(places[i].print) {
+				o.drop(places[i].print)
+				places[i].table.forget(now)
+			}
 		}
 		unlock(places)
 	}
@@ -275,6 +279,8 @@ type Stats struct {
 	Settled  int   // settled receipts remembered
 	Refused  int64 // takes that were refused a receipt, since too many of a rule were settled
 	Busy     int64 // takes, settlements and resets given up with weir.ErrBusy
+	Own      int64 // keys that have a limit of their own, or had one lately
+	OwnFull  int64 // takes of such a key that found no room: they passed only what their rule's limit lets pass, too
 }
 
 // Stats adds up the counts of all tables. It locks one segment at a time, so takes go on, and the
@@ -285,6 +291,9 @@ func (s *Store) Stats() Stats {
 	st := Stats{Rules: len(s.tables), Busy: s.busy.Load()}
 	st.Settled, st.Refused = s.receipts.Count()
 	for _, t := range s.tables {
+		if o := t.own.Load(); o != nil {
+			st.Own, st.OwnFull = st.Own+o.keys.Load(), st.OwnFull+o.full.Load()
+		}
 		for _, t := range t.family() {
 			t.stats(&st)
 		}

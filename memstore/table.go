@@ -27,6 +27,9 @@ type table struct {
 	// dir leads to the segments. It may be read without a lock: an old directory leads
 	// to a segment that says that it is gone.
 	dir atomic.Pointer[directory]
+	// own has the counts of keys with limits of their own; nil: there are none. It is
+	// made once, and all tables of a rule have the same.
+	own atomic.Pointer[own]
 
 	// order is in which tables are locked; no two tables of a store have the same. A
 	// table that comes later has a larger one, so the order never changes.

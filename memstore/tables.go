@@ -122,7 +122,7 @@ func (s *Store) dropUnused(of func(rule string) bool) {
 	s.recent.clear()
 	for rule, t := range s.tables {
 		all := t.family()
-		if !of(rule) || slices.ContainsFunc(all, func(t *table) bool { return !t.idle(now) }) {
+		if !of(rule) || !t.own.Load().idle(now) || slices.ContainsFunc(all, func(t *table) bool { return !t.idle(now) }) {
 			continue
 		}
 		delete(s.tables, rule)

@@ -13,7 +13,7 @@ import (
 // shadow or quota is like any other. Nothing that can panic is plain, for the
 // lock would stay.
 func plain(a *weir.Ask) bool {
-	return a.Limit != nil && uint64(a.Cost) <= weir.MaxCost && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After
+	return a.Limit != nil && uint64(a.Cost) <= weir.MaxCost && a.AtLeast == 0 && a.MaxHold == 0 && a.Receipt == 0 && !a.Peek && !a.After && !a.Own
 }
 
 // lone is whether a take is of one plain ask.
@@ -45,7 +45,7 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 		sg.mu.Unlock()
 		sg = t.lock(f)
 	}
-	if t.versions.Load() != nil || sg.limit != limit && !sg.keep(limit) {
+	if t.versions.Load() != nil || t.own.Load().has(f) || sg.limit != limit && !sg.keep(limit) {
 		sg.mu.Unlock()
 		return s.takeChanged(now, &weir.Ask{State: key, Limit: limit, Cost: cost}, d)
 	}
@@ -66,7 +66,7 @@ func (s *Store) takePlain(now weir.Instant, key weir.StateKey, limit *weir.Limit
 	return nil
 }
 
-// takeChanged is such a take of a rule whose limit has changed. The caller has let go of
+// takeChanged is such a take of a rule whose limit has changed, or of a key that had a limit of its own. The caller has let go of
 // the segment, for this way may need a segment of a table that comes before it in the order.
 func (s *Store) takeChanged(now weir.Instant, a *weir.Ask, d *weir.Decision) error {
 	asks, out := [...]weir.Ask{*a}, [1]weir.Decision{}
@@ -153,7 +153,7 @@ func (s *Store) takeOne(now weir.Instant, asks []weir.Ask, out []weir.Decision) 
 	f := t.hash.print(a.State.Key)
 	sg := t.lock(f)
 	defer sg.unlock()
-	if t.versions.Load() != nil || sg.limit != a.Limit && !sg.keep(a.Limit) {
+	if t.versions.Load() != nil || t.apart(f, a) || sg.limit != a.Limit && !sg.keep(a.Limit) {
 		return false, nil
 	}
 	sg.take(f, now, asks, out)
@@ -203,7 +203,7 @@ const maxRounds = 100
 
 // lockAll finds where the states of the asks are, or would be, and locks them. It says
 // whether a limit has changed, so that there are several places of an ask, or none that
-// understands it. After maxRounds it fails with weir.ErrBusy.
+// understands it, or a key has a limit of its own. After maxRounds it fails with weir.ErrBusy.
 //
 // It finds without locks, then locks in order, and then looks whether what it found still holds.
 // So it never waits for Store.mu while it has a segment: tidy and dropUnused, which have
@@ -246,11 +246,13 @@ func ready(places []place, asks []weir.Ask) (changed bool, homeless int, ok bool
 		p := &places[i]
 		a := &asks[p.ask]
 		v := p.table.current()
+		apart := p.table.apart(p.print, a)
 		switch {
 		case v != p.versions:
 			return false, -1, false
-		case v == nil && (a.Limit == nil || p.segment.keep(a.Limit)): // a reset has none
+		case v == nil && !apart && (a.Limit == nil || p.segment.keep(a.Limit)): // a reset has none
 			continue
+		case apart: // no table needs to understand its limit
 		case a.Charges() && !v.understand(a.Limit):
 			homeless = p.ask
 		}
