@@ -20,12 +20,14 @@ type body struct {
 	// overrides are the limits that its descriptors brought; nil when none brings one. A Limit
 	// never changes, so it is shared.
 	overrides []*weir.Limit
+	// excepted are the rules of exceptions that decided, by ask; nil when none did.
+	excepted []*Rule
 }
 
-// write fills b, in its own memory. It is false, and b is empty, when there is
+// write fills b, in its own memory; byAsk are the rules that decided. It is false, and b is empty, when there is
 // too much. The size is reckoned before anything is written: a request of 12 MiB is not copied
 // to be thrown away.
-func (b *body) write(r *Request, evidence []weir.Evidence) bool {
+func (b *body) write(r *Request, evidence []weir.Evidence, byAsk []*Rule) bool {
 	size := requestSize(r) + statesSize(evidence)
 	if size > MaxDenial {
 		b.erase()
@@ -33,6 +35,7 @@ func (b *body) write(r *Request, evidence []weir.Evidence) bool {
 	}
 	before := len(b.text)
 	b.text, b.overrides = appendStates(appendRequest(slices.Grow(b.text[:0], size), r), evidence), nil
+	b.excepted = exceptionsOf(byAsk)
 	if n := len(b.text); n < before {
 		clear(b.text[n:before]) // what was there is not kept any longer
 	}
@@ -63,7 +66,7 @@ func (b *body) erase() {
 	*b = body{}
 }
 
-func (b *body) clone() body { return body{slices.Clone(b.text), slices.Clone(b.overrides)} }
+func (b *body) clone() body { return body{slices.Clone(b.text), slices.Clone(b.overrides), b.excepted} }
 
 // requestSize is how long the text of appendRequest may be at most.
 func requestSize(r *Request) int {

@@ -156,6 +156,7 @@ func (l *Limiter) try(ctx context.Context, set *Set, r *Request) trials {
 	for i := range x.each {
 		t := x.each[i].take
 		t.replace()
+		t.except(l.exceptions, l.store, true)
 		if c.apart && !r.Receipt {
 			t.id = rand.Uint64() | 1 // what others deny is given back
 		}

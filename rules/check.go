@@ -16,8 +16,8 @@ import (
 // *RequestError, with ErrNoRules, or when the store can't decide; a denial is
 // no failure. It keeps nothing of r.
 //
-// The way of a request is: newTake finds the rules of each descriptor and makes one ask of
-// each count, admit bounds limits that the request brings, decide has the store decide all
+// The way of a request is: newTake finds the rules of each descriptor, with the limits that
+// exceptions give them, and makes one ask of each count, admit bounds limits that the request brings, decide has the store decide all
 // asks together, and answer says it in terms of descriptors and rules. A candidate goes the
 // same way beside it, and is told of when the answer is there.
 func (l *Limiter) Check(ctx context.Context, r *Request) (*Answer, error) {
@@ -92,7 +92,10 @@ func (l *Limiter) active(r *Request) (*Set, error) {
 // newTake begins a take.
 func (l *Limiter) newTake(set *Set, r *Request) *take {
 	t := l.emptyTake()
-	t.begin(set, r)
+	t.match(set, r)
+	t.replace()
+	t.except(l.exceptions, l.store, false)
+	t.ask(r)
 	return t
 }
 
@@ -217,13 +220,6 @@ func (t *take) clear() {
 		}
 	}
 	t.evidence = t.evidence[:0]
-}
-
-// begin makes the asks of r by the rules of set.
-func (t *take) begin(set *Set, r *Request) {
-	t.match(set, r)
-	t.replace()
-	t.ask(r)
 }
 
 // match finds what each descriptor meets. It may write to r: r.Wider puts the network of an

@@ -154,7 +154,7 @@ func (d *Denials) keep(set *Set, r *Request, t *take, a *Answer) {
 	case h.kept == noEvidence:
 		sh.bodies[i].erase()
 		sh.noEvidence++
-	case !sh.bodies[i].write(r, t.evidence):
+	case !sh.bodies[i].write(r, t.evidence, t.rules):
 		sh.heads[i].kept = tooLarge
 		sh.large++
 	}

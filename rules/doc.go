@@ -53,6 +53,7 @@
 //	level.go       the tree of a file, level by level; pattern.go: texts with *
 //	key.go         the key of a count, and its name for people
 //	rule.go        what a rule is, and where its counts are
+//	exception.go   limits of single keys, in place of their rule's
 //	override.go    limits that requests bring, and how many there may be
 //	candidate.go   the rules that decide beside the active ones
 //	answer.go      what the caller gets

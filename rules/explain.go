@@ -86,6 +86,8 @@ type LimitExplanation struct {
 	// larger burst, count or queue. Nil when it allows, when none does, or while the limit is tightened: then the text stands
 	// in no file.
 	Enough *weir.Limit
+	// Grant is what is known of the exception that made the limit that of this key alone; nil: it is the rule's.
+	Grant *Grant
 	// Notes are what else to know, and what would have to change: sentences without a full stop.
 	Notes []string
 }
@@ -117,7 +119,7 @@ func (l *Limiter) Explain(ctx context.Context, r *Request) (*Explanation, error)
 	}
 	request := *r
 	request.Receipt = false // a receipt would be of a charge that there is not
-	x := &explainer{set: set, request: &request, store: l.store.Traits()}
+	x := &explainer{limiter: l, set: set, request: &request, store: l.store.Traits()}
 	if err := r.fits(l.store); err != nil {
 		return nil, err
 	}
@@ -157,7 +159,11 @@ func (l *Limiter) Reset(ctx context.Context, r *Request) ([]*Rule, error) {
 // decide on copies of them by the code that decides in a store, so that an explanation can't tell
 // another story than the decision.
 type explainer struct {
-	set *Set // the rules that decide, or that decided then
+	limiter *Limiter
+	set     *Set // the rules that decide, or that decided then
+	// recalled tells that excepted are the exceptions that decided then, by ask; else those decide that hold now.
+	recalled bool
+	excepted []*Rule
 	// request is as the client sent it, but that it wants no receipts.
 	request *Request
 	store   weir.Traits // for what the store adds to the story, such as its clock
@@ -171,7 +177,15 @@ func (x *explainer) take(peek bool) *take {
 	request := *x.request
 	request.Peek = request.Peek || peek
 	t := new(take)
-	t.begin(x.set, &request)
+	t.match(x.set, &request)
+	t.replace()
+	if !x.recalled {
+		t.except(x.limiter.exceptions, x.limiter.store, false)
+	}
+	t.ask(&request)
+	if x.excepted != nil {
+		t.restore(x.excepted)
+	}
 	return t
 }
 
@@ -192,24 +206,29 @@ func (x *explainer) explain(ctx context.Context) (*Explanation, error) {
 	}
 	for i := range t.meets {
 		for j := range t.meets[i].asks() {
-			e.Limits = append(e.Limits, x.limit(t, t.meets[i].first+j, &answer.Decisions[len(e.Limits)], answer.Allowed, after))
+			d := &answer.Decisions[len(e.Limits)]
+			var grant *Grant
+			if d.Rule.Usual != nil {
+				grant = new(x.limiter.grantOf(ctx, d.Rule, d.Key))
+			}
+			e.Limits = append(e.Limits, x.limit(t, t.meets[i].first+j, d, grant, answer.Allowed, after))
 		}
 	}
 	e.Summary = e.summary()
 	return e, nil
 }
 
-// limit explains the decision d of the k-th ask. pass is what became of the
+// limit explains the decision d of the k-th ask. grant is of its exception; nil: it is none. pass is what became of the
 // whole request, and after the states that it would leave behind.
 //
 // The questions beside the decision (when would it pass alone? how much would fit?) are asked as
 // peeks of this one limit, on the state before.
-func (x *explainer) limit(t *take, k int, d *Decision, pass bool, after *copies) LimitExplanation {
+func (x *explainer) limit(t *take, k int, d *Decision, grant *Grant, pass bool, after *copies) LimitExplanation {
 	ask, now := t.asks[k], x.before.now
 	state := x.before.states[ask.State]
 	e := LimitExplanation{
 		Words: ask.Limit.Describe(), Most: math.MaxInt64,
-		Enforced: !d.idle, Cost: ask.Cost,
+		Enforced: !d.idle, Cost: ask.Cost, Grant: grant,
 		Before: standing(ask.Limit, state, now), After: standing(ask.Limit, after.states[ask.State], now),
 	}
 	if ask.Limit.Algorithm() != weir.Concurrent {

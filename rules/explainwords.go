@@ -88,6 +88,9 @@ func (x *explainer) notes(e *LimitExplanation, t *take, k int, d *Decision, pass
 	if e.Enough != nil {
 		note(true, "%s would let this pass now: %s", enlarged(e.Enough), e.Enough)
 	}
+	if e.Grant != nil {
+		note(true, "%s", e.Grant.note(rule, x.before.states[t.asks[k].State], x.before.now, &t.asks[k]))
+	}
 	if held := rule.Temporary; held != nil {
 		note(true, "%s", held.note(rule, x.before.states[t.asks[k].State], x.before.now, &t.asks[k]))
 	}

@@ -34,6 +34,10 @@ type Limiter struct {
 	// denials keeps the last denials, for Recall; nil: none are kept. Remember sets it before
 	// the first request.
 	denials *Denials
+	// exceptions are limits of single keys; nil: there are none. granted tells who made one, and why. Except sets
+	// both before the first request.
+	exceptions *Exceptions
+	granted    func(context.Context, weir.StateKey) (Grant, error)
 	// candidates run beside set; nil: none do.
 	candidates atomic.Pointer[candidates]
 	// settled is told what was settled; nil: nobody is. TellSettled sets it before the first

@@ -36,6 +36,11 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 	default:
 		f.idle(m, name)
 	}
+	for _, r := range made {
+		if r.Limit != nil {
+			r.hash = hashPlace(r.place)
+		}
+	}
 	f.fit(m, &base, slices.DeleteFunc(slices.Clone(made), func(r *Rule) bool { return r.Limit == nil }))
 	return made
 }

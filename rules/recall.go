@@ -54,7 +54,7 @@ func (l *Limiter) Recall(ctx context.Context, id string) (*Explanation, error) {
 	// The states stand in the order of the asks. So the request is matched once more, by the same
 	// rules, to know which count each belongs to.
 	request, states := b.read()
-	x := &explainer{set: set, request: request, store: l.store.Traits()}
+	x := &explainer{limiter: l, set: set, request: request, store: l.store.Traits(), recalled: true, excepted: b.excepted}
 	x.before = newCopies(h.at, x.take(false).asks, states)
 	e, err := x.explain(ctx)
 	if err != nil {

@@ -41,6 +41,9 @@ type Rule struct {
 	After bool
 	// Override was made of Descriptor.Override, not of a file.
 	Override bool
+	// Usual is the rule as it is for other keys, where an exception makes Limit that of one key; nil: no
+	// exception does.
+	Usual *Rule
 	// Temporary is how an operator opened or tightened it for a time; nil: it is as written.
 	Temporary *Temporary
 
@@ -80,6 +83,8 @@ type Rule struct {
 	// limit's name, or what weir.StateRules has for those without, so that a limit
 	// that was changed keeps what was used. Unlike Name it is of one rule only.
 	place string
+	// hash is of place, for a quick look whether the rule has exceptions; 0: it can have none.
+	hash uint64
 }
 
 // LimitAt is where the text of the limit stands; of an unlimited rule it is where the descriptor
@@ -102,7 +107,7 @@ func (r *Rule) State(key string) weir.StateKey {
 func (r *Rule) Ask(key string, cost int64) weir.Ask {
 	return weir.Ask{
 		State: r.State(key), Limit: r.Limit, Cost: cost, Shadow: r.Shadow, Quota: r.QuotaMode, After: r.After,
-		Policy: r.Policy,
+		Own: r.Usual != nil, Policy: r.Policy,
 	}
 }
 

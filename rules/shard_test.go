@@ -17,11 +17,11 @@ func TestErased(t *testing.T) {
 	}
 	var b body
 	holds := func(word string) bool { return bytes.Contains(b.text[:cap(b.text)], []byte(word)) }
-	if !b.write(request(strings.Repeat("x", 100)+"secret"), nil) || !holds("secret") {
+	if !b.write(request(strings.Repeat("x", 100)+"secret"), nil, nil) || !holds("secret") {
 		t.Fatal("it is not kept")
 	}
 	all := b.text[:cap(b.text)]
-	if !b.write(request("ann"), nil) || holds("secret") || !holds("ann") {
+	if !b.write(request("ann"), nil, nil) || holds("secret") || !holds("ann") {
 		t.Errorf("%q", all)
 	}
 	if q, _ := b.read(); q.Descriptors[0].Entries[0].Value != "ann" {

@@ -74,11 +74,15 @@ func (t *Temporary) note(r *Rule, state weir.State, now weir.Instant, ask *weir.
 	if t.Percent == 0 || ask.After || ask.Cost == weir.MaxCost {
 		return text
 	}
-	peek := *ask
-	peek.Limit, peek.Peek = t.Written.Limit, true
-	outcome := t.Written.Limit.Decide(t.Written.Limit.Adopt(append(weir.State(nil), state...), r.Limit, now), now, &peek).Outcome
-	if outcome == weir.Allowed {
+	if r.wouldAllow(t.Written.Limit, state, now, ask) {
 		return text + "; as written, it would allow this now"
 	}
 	return text + "; as written, it would not allow this now either"
+}
+
+// wouldAllow is whether another limit in place of r's would allow an ask, given the state by r's.
+func (r *Rule) wouldAllow(l *weir.Limit, state weir.State, now weir.Instant, ask *weir.Ask) bool {
+	peek := *ask
+	peek.Limit, peek.Peek = l, true
+	return l.Decide(l.Adopt(append(weir.State(nil), state...), r.Limit, now), now, &peek).Outcome == weir.Allowed
 }
