@@ -29,7 +29,7 @@ func TestOwnLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, model := memstore.New(memstore.Options{}), storetest.NewModel()
 		usual := rapid.SampledFrom([]string{"10/min", "10/min fixed-window", "10/min sliding-log"}).Draw(t, "usual")
-		own := map[string]string{}
+		own, several := map[string]string{}, rapid.Bool().Draw(t, "several")
 		now := monday
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now += weir.Instant(rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second, 20 * time.Second, time.Hour}).Draw(t, "later") / time.Microsecond)
@@ -43,8 +43,12 @@ func TestOwnLimits(t *testing.T) {
 				}
 			}
 			var asks []weir.Ask
-			for _, k := range rapid.Permutation(keys).Draw(t, "keys")[:rapid.SampledFrom([]int{1, 1, 1, 3, 5}).Draw(t, "asks")] {
-				a := weir.Ask{State: weir.StateKey{Rule: "r", Key: k}, Limit: limitOf(usual), Cost: int64(rapid.IntRange(0, 12).Draw(t, "cost"))}
+			for _, k := range rapid.Permutation(keys).Draw(t, "keys")[:rapid.SampledFrom([]int{1, 1, 1, 2, 3, 5}).Draw(t, "asks")] {
+				rule := "r"
+				if several {
+					rule += k // each in a table of its own
+				}
+				a := weir.Ask{State: weir.StateKey{Rule: rule, Key: k}, Limit: limitOf(usual), Cost: int64(rapid.IntRange(0, 12).Draw(t, "cost"))}
 				if text := own[k]; text != "" {
 					a.Limit, a.Own = limitOf(text), true
 				}
@@ -62,7 +66,7 @@ func TestOwnLimits(t *testing.T) {
 				t.Fatalf("%v, own %v: %s", asks, own, diff)
 			}
 		}
-		if stats := store.Stats(); stats.OwnFull != 0 || stats.Rules != 1 {
+		if stats := store.Stats(); stats.OwnFull != 0 || stats.Rules > 8 {
 			t.Fatalf("%+v", stats)
 		}
 	})
