@@ -188,8 +188,9 @@ type served struct {
 	state  string // of the server: empty, frozen or killed
 	node   *running
 	// of a program
-	program *front
-	closing []func() error
+	program    *front
+	exceptions rules.Exceptions
+	closing    []func() error
 }
 
 func openDaemon(t testing.TB, store, file string) (*served, error) {
@@ -235,7 +236,8 @@ func openProgram(t testing.TB, words, file string) (s *served, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.program = &front{limiter: rules.NewLimiter(opened, set), receipts: map[string]heldReceipts{}}
+	s.program = &front{limiter: rules.NewLimiter(opened, set), traits: opened.Traits(), receipts: map[string]heldReceipts{}}
+	s.program.limiter.Except(&s.exceptions, nil)
 	return s, s.meet(opened)
 }
 

@@ -199,6 +199,10 @@ func (d *drawer) change(of []oracle.Rule) (all []oracle.Rule) {
 }
 
 func (d *drawer) step() {
+	if kind, _ := storeOf(d.story.house); (kind == "parts" || kind == "program" && d.story.house != "program client") && d.chance(6) {
+		d.story.steps = append(d.story.steps, d.exception())
+		return
+	}
 	var s step
 	switch n := d.IntN(100); {
 	case n < 62:
@@ -230,6 +234,17 @@ func (d *drawer) step() {
 		s.by = min(s.by, 3*time.Millisecond)
 	}
 	d.story.steps = append(d.story.steps, s)
+}
+
+// exception gives a key a limit of its own, or ends that. It is one that any rule of events can have.
+func (d *drawer) exception() step {
+	s := step{op: "except", asks: []oracle.Descriptor{{Key: d.key(), Value: d.value(), Cost: 1}}, node: d.IntN(2)}
+	if d.chance(70) {
+		count := pick[int64](d, 0, 1, 4, 15, 50, 200, 1000)
+		text := fmt.Sprintf("%d/%s", count, pick(d, "s", "min", "h", "day"))
+		s.asks[0].Override = text + pick(d, "", fmt.Sprint(" burst ", max(count, 1)), " fixed-window", " sliding-log", " sliding-window 6")
+	}
+	return s
 }
 
 // event is something that a house may know: else it is passed over.

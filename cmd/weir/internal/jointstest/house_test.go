@@ -74,7 +74,9 @@ type parts struct {
 	clock atomic.Int64
 	set   *rules.Set
 	front front
-	stops []func()
+	// exceptions outlive a restart: a rule database has them.
+	exceptions rules.Exceptions
+	stops      []func()
 }
 
 // noon is when the clock of parts begins: no window ends soon after. It is ahead of all
@@ -124,11 +126,12 @@ func (p *parts) open() error {
 	}
 	store := clocked{memory, func() weir.Instant { return weir.Instant(p.clock.Load()) }}
 	limiter := rules.NewLimiter(store, p.set)
+	limiter.Except(&p.exceptions, nil)
 	api, err := httpapi.New(limiter, httpapi.Options{})
 	if err != nil {
 		return err
 	}
-	p.front = front{http: api, admin: httpapi.NewAdmin(limiter, func(*http.Request) (*clients.Scope, error) { return clients.All(), nil }, httpapi.Options{}), limiter: limiter, receipts: map[string]heldReceipts{}}
+	p.front = front{http: api, admin: httpapi.NewAdmin(limiter, func(*http.Request) (*clients.Scope, error) { return clients.All(), nil }, httpapi.Options{}), limiter: limiter, traits: store.Traits(), receipts: map[string]heldReceipts{}}
 	p.stops = append(p.stops, func() {
 		if p.file != "" {
 			if err := memory.Save(); err != nil {

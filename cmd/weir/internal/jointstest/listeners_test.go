@@ -41,6 +41,7 @@ type front struct {
 	dialGRPC    func() (string, error)
 	dialRESP    func() (string, error)
 	limiter     *rules.Limiter // in this process; nil: it is in a daemon
+	traits      weir.Traits    // of its store
 	receipts    map[string]heldReceipts
 	closers     []io.Closer
 	leave       func() // nil: there is nothing to leave
@@ -81,6 +82,9 @@ func (f *front) ask(ctx context.Context, s *step) asked {
 	}
 	return f.askProgram(ctx, s)
 }
+
+// keeps is whether the store of the limiter can keep a limit.
+func (f *front) keeps(l *weir.Limit) bool { return l.Unfit(f.traits) == "" }
 
 // serves is whether a front can be asked so.
 func (f *front) serves(s *step) bool {

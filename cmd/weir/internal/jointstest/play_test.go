@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/jointstest/oracle"
+	"github.com/weir-limit/weir/rules"
 )
 
 // play is a story on its way.
@@ -94,6 +96,8 @@ func (p *play) do(ctx context.Context, s *step) error {
 		return p.reload(s)
 	case "reset":
 		return p.reset(s)
+	case "except":
+		return p.except(s)
 	}
 	kept, receipts, err := p.house.act(s)
 	if err != nil {
@@ -241,6 +245,38 @@ func (p *play) reload(s *step) error {
 		return nil
 	}
 	return errNoStep
+}
+
+// except gives a key a limit of its own, or ends that, as the rule database of a daemon does.
+func (p *play) except(s *step) error {
+	f := p.front(&step{listener: "program"})
+	d := s.asks[0]
+	if f == nil || f.limiter.Exceptions() == nil {
+		return errNoStep
+	}
+	met, key := f.limiter.Set().Match("d", &rules.Descriptor{Entries: []rules.Entry{{Key: d.Key, Value: d.Value}}})
+	if s.node >= len(met) || met[s.node].Unlimited {
+		return errNoStep
+	}
+	e := rules.Exception{State: met[s.node].State(key), Until: weir.Instant(1) << 60}
+	var held *oracle.Limit
+	if d.Override != "" {
+		l, err := oracle.Parse(d.Override)
+		if err != nil {
+			return err
+		}
+		if e.Limit, err = weir.ParseLimit(d.Override); err != nil {
+			return err
+		}
+		if met[s.node].Bears(e.Limit) != nil || e.Limit.Unleasable() != "" || !f.keeps(e.Limit) {
+			return errNoStep // another version of the rule could not have it
+		}
+		held = &l
+	}
+	began := p.house.now()
+	f.limiter.Exceptions().Change([]rules.Exception{e}, false, weir.Instant(1))
+	p.model.Except(d.Key, d.Value, s.node, held, p.moment(began))
+	return nil
 }
 
 func (p *play) reset(s *step) error {

@@ -23,6 +23,7 @@ import (
 //	settle r1 used 0                or one number for each descriptor: used 1,2
 //	reload v2
 //	reset user=ann
+//	except user=ann!100/h 0         a limit of its own, in place of the first of its rule; except user=ann 0 ends it
 //	clock -2s                       where the house has a clock of its own
 //	restart                         in order; with its snapshot, where there is one
 //	flood http user 0-199 cost 5    keys f0 … f199, each once
@@ -50,7 +51,7 @@ type step struct {
 	version  string
 	by       time.Duration
 	from, to int
-	node     int
+	node     int // of an exception: which limit of the rule it is in place of
 	what     string
 }
 
@@ -111,6 +112,8 @@ func (s *step) String() string {
 		return "reload " + s.version
 	case "reset":
 		return "reset " + s.asks[0].Key + "=" + s.asks[0].Value
+	case "except":
+		return fmt.Sprintf("except %s %d", askText(s.asks[0]), s.node)
 	case "clock", "wait":
 		return fmt.Sprintf("%s %v", s.op, s.by)
 	case "flood":
@@ -214,6 +217,8 @@ func parseStep(words []string) (s step, err error) {
 		s.version = words[1]
 	case "reset":
 		s.asks = []oracle.Descriptor{parseAsk(words[1])}
+	case "except":
+		s.asks, s.node = []oracle.Descriptor{parseAsk(words[1])}, int(atoi(words[2]))
 	case "clock", "wait":
 		s.by, err = time.ParseDuration(words[1])
 	case "flood":

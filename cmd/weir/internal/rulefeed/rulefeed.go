@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -34,6 +35,8 @@ const (
 	// copyEvery is how often the copy is written while rules change. The database has the changes
 	// that a killed node had not copied.
 	copyEvery = 10 * time.Second
+	// exceptionsEvery is how often the copy of the exceptions is written while they change: there may be a million.
+	exceptionsEvery = time.Minute
 )
 
 // Options of a feed.
@@ -42,6 +45,8 @@ type Options struct {
 	Copy string
 	// Check refuses rules by failing, such as rules.Set.Fits. Nil: all are taken.
 	Check func(*rules.Set) error
+	// Exceptions are kept as those of the database are. Nil: they are not followed.
+	Exceptions *rules.Exceptions
 }
 
 // News is what a node should know.
@@ -76,11 +81,16 @@ type Feed struct {
 	store   atomic.Pointer[rulestore.Store]
 
 	revision int64
+	granted  int64 // the revision of the exceptions; Unread: they are a copy, or none
 	domains  map[string]*domain
 	away     error // why the database can't be asked
 	uncopied error // why no copy could be written
+	unread   error // why exceptions have no effect
 	dirty    bool  // the copy is older than the rules
 	copied   time.Time
+	// exceptionsDirty and exceptionsCopied are the same of the copy of exceptions.
+	exceptionsDirty  bool
+	exceptionsCopied time.Time
 }
 
 // domain is a domain as it is active here.
@@ -98,7 +108,7 @@ func Open(place string, o Options) *Feed {
 	if o.Check == nil {
 		o.Check = func(*rules.Set) error { return nil }
 	}
-	return &Feed{place: place, options: o, revision: Unread, domains: map[string]*domain{}}
+	return &Feed{place: place, options: o, revision: Unread, granted: Unread, domains: map[string]*domain{}}
 }
 
 // Store is the database, or nil while it was never reached.
@@ -134,6 +144,11 @@ func (f *Feed) Load(ctx context.Context) (News, error) {
 	for _, d := range c.Documents {
 		f.take(d, now)
 	}
+	if f.options.Exceptions != nil {
+		if err := f.readExceptions(now); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.away = errors.Join(f.away, err)
+		}
+	}
 	return f.news(nil), nil
 }
 
@@ -154,6 +169,9 @@ func (f *Feed) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := f.grant(ctx, s); err != nil {
+		return err
+	}
 	if behind == Unread {
 		f.forgetOthers(p.Changed)
 	}
@@ -166,6 +184,27 @@ func (f *Feed) read(ctx context.Context) error {
 	}
 	f.dirty = f.dirty || f.revision != p.Revision
 	f.revision = p.Revision
+	return nil
+}
+
+// grant brings the exceptions that were changed in the database since the last time. They need not be of the same moment as the
+// rules: one whose rule is not there yet waits for it.
+func (f *Feed) grant(ctx context.Context, s *rulestore.Store) error {
+	if f.options.Exceptions == nil {
+		return nil
+	}
+	g, err := s.Granted(ctx, f.granted)
+	if err != nil {
+		return err
+	}
+	if len(g.Changed) > 0 || g.Anew {
+		f.options.Exceptions.Change(g.Changed, g.Anew, weir.InstantOf(time.Now()))
+		f.exceptionsDirty = true
+	}
+	f.granted, f.unread = g.Revision, nil
+	if g.Unread > 0 {
+		f.unread = fmt.Errorf("%d exceptions of the rule database have limits that this Weir can't read, and no effect: run the Weir that made them", g.Unread)
+	}
 	return nil
 }
 
@@ -266,7 +305,7 @@ func (d *domain) tell(set *rules.Set, now time.Time) error {
 // news is what is active now. changed is the domains that are new.
 func (f *Feed) news(changed []string) News {
 	n := News{Revision: f.revision}
-	errs := []error{f.away, f.uncopied}
+	errs := []error{f.away, f.uncopied, f.unread}
 	for _, name := range f.names() {
 		d := f.domains[name]
 		if d.set != nil {

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/internal/postgrestest"
 	"github.com/weir-limit/weir/internal/proxytest"
@@ -387,5 +388,54 @@ func backup(t *testing.T, dir string) func() {
 			statements = append(statements, "DELETE FROM main."+table, "INSERT INTO main."+table+" SELECT * FROM old."+table)
 		}
 		run(append(statements, "COMMIT")...)
+	}
+}
+
+// TestExceptionsCopied: exceptions are there after a start without the database, and those that are set hold at once.
+func TestExceptionsCopied(t *testing.T) {
+	dir, copied := t.TempDir(), filepath.Join(t.TempDir(), "rules.copy")
+	var here rules.Exceptions
+	w := watch(t, dir, Options{Copy: copied, Exceptions: &here})
+	enforce(t, w.Feed, "shop", "10/s")
+	w.until(t, "shop/user 10/s shadow=false\n")
+	set := func(user string) string {
+		made, err := w.Store().SetException(t.Context(), root(), rulestore.Exception{
+			Domain: "shop", Entries: []rulestore.Entry{{Key: "user", Value: user}}, Limit: "100/s", Until: time.Now().Add(time.Hour), Reason: "a launch",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.ID
+	}
+	ended := set("a")
+	set("b")
+	if _, err := w.Store().EndException(t.Context(), root(), ended, "over"); err != nil {
+		t.Fatal(err)
+	}
+	active := func(x *rules.Exceptions) int { return x.Active(weir.InstantOf(time.Now())) }
+	set("c")
+	for end := time.Now().Add(patience); active(&here) != 2 && time.Now().Before(end); {
+		<-w.told
+	}
+	w.end()
+	if n := active(&here); n != 2 {
+		t.Fatalf("%d hold", n)
+	}
+	if err := os.WriteFile(filepath.Join(dir, rulestore.File), []byte("no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var later rules.Exceptions
+	f := Open(dir, Options{Copy: copied, Exceptions: &later})
+	n, err := f.Load(t.Context())
+	if err != nil || n.Revision != Unread || active(&later) != 2 {
+		t.Errorf("%d hold: %v, %v", active(&later), n, err)
+	}
+	if err := os.WriteFile(copied+grantedSuffix, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var none rules.Exceptions
+	n, err = Open(dir, Options{Copy: copied, Exceptions: &none}).Load(t.Context())
+	if err != nil || n.Err == nil || !strings.Contains(n.Err.Error(), "all have the limits of their rules") || active(&none) != 0 {
+		t.Errorf("a damaged copy: %v, %v", n.Err, err)
 	}
 }

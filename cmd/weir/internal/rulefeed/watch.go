@@ -69,6 +69,9 @@ func (f *Feed) wake(now time.Time) time.Time {
 	if f.dirty && f.options.Copy != "" {
 		at = f.copied.Add(copyEvery)
 	}
+	if due := f.exceptionsCopied.Add(exceptionsEvery); f.exceptionsDirty && f.options.Copy != "" && due.Before(at) {
+		at = due
+	}
 	for _, d := range f.domains {
 		if !d.until.IsZero() && d.until.Before(at) {
 			at = d.until
@@ -88,6 +91,7 @@ func (f *Feed) endOverrides(now time.Time) {
 
 // keepCopy writes a copy when it is due, or at once at the end.
 func (f *Feed) keepCopy(end bool) {
+	f.keepExceptions(end)
 	if !f.dirty || f.options.Copy == "" || !end && time.Since(f.copied) < copyEvery {
 		return
 	}

@@ -42,7 +42,8 @@ const (
 // Actions are all that Event.Action can be.
 func Actions() []string {
 	all := []string{
-		"domain.create", "domain.update", "domain.delete", "domain.restore", "import", "open", "open.unreviewed", "tighten", "tighten.unreviewed", "override.end", "disable.asked", "team.quota", "token.create", "token.revoke", "webhook.set", "webhook.renew", "webhook.remove",
+		"domain.create", "domain.update", "domain.delete", "domain.restore", "import", "open", "open.unreviewed", "tighten", "tighten.unreviewed", "override.end", "disable.asked", "team.quota",
+		exceptionSet, exceptionSet + ".unreviewed", exceptionImport, exceptionImport + ".unreviewed", exceptionEnd, "token.create", "token.revoke", "webhook.set", "webhook.renew", "webhook.remove",
 		Reset, SignIn, SignOut, SignInRefused, Forget, Held, commented,
 	}
 	for _, to := range []State{Draft, Shadow, Enforced, Disabled, Withdrawn} {

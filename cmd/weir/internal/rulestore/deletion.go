@@ -107,14 +107,19 @@ func (t *tx) keep(ctx context.Context, d *Domain) error {
 }
 
 func (t *tx) forgetDeletion(ctx context.Context, revision int64) error {
-	if err := t.exec(ctx, `DELETE FROM deleted_rules WHERE deletion = $1`, revision); err != nil {
-		return err
+	for _, q := range []string{`DELETE FROM deleted_rules WHERE deletion = $1`, `UPDATE exceptions SET deletion = 0 WHERE deletion = $1`} {
+		if err := t.exec(ctx, q, revision); err != nil {
+			return err
+		}
 	}
 	return t.exec(ctx, `DELETE FROM deletions WHERE revision = $1`, revision)
 }
 
 // empty takes all rules of a domain away, and the domain.
 func (t *tx) empty(ctx context.Context, name string) error {
+	if err := t.keepExceptions(ctx, name); err != nil {
+		return err
+	}
 	for _, q := range []string{
 		`UPDATE versions SET state = 'superseded' WHERE domain = $1 AND state IN ('enforced', 'disabled')`,
 		`UPDATE versions SET state = 'withdrawn' WHERE domain = $1 AND state IN ('draft', 'shadow')`,
@@ -132,7 +137,7 @@ func (t *tx) empty(ctx context.Context, name string) error {
 }
 
 // RestoreDomain brings a domain back as it was when it was taken away at a revision, or at 0 the last time: its owner, what it let others do, and
-// all its rules, active, disabled, in shadow and drafts. Overrides don't come back. It takes the role
+// all its rules, active, disabled, in shadow and drafts, and exceptions that have not ended meanwhile. Overrides don't come back. It takes the role
 // Admin for the team that owned it, and fails as Exists when there is a domain of this name again.
 func (s *Store) RestoreDomain(ctx context.Context, by Actor, name string, revision int64, reason string) (Domain, error) {
 	var now Domain
@@ -169,6 +174,9 @@ func (t *tx) restore(ctx context.Context, name string, revision int64) (Domain, 
 		return Domain{}, err
 	}
 	if err := t.bringBack(ctx, &x); err != nil {
+		return Domain{}, err
+	}
+	if err := t.bringBackExceptions(ctx, x.Revision); err != nil {
 		return Domain{}, err
 	}
 	if err := t.bearable(ctx, &x); err != nil {

@@ -117,7 +117,7 @@ func (t *tx) override(ctx context.Context, o Override, until int64, a attempt) e
 			return err
 		}
 		if d.Review {
-			if err := t.review(ctx, &held, &o); err != nil {
+			if err := t.review(ctx, &held, &o, held.Percent == o.Percent); err != nil {
 				return err
 			}
 		}

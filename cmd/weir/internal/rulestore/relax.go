@@ -77,7 +77,7 @@ func sameButFor(before, after string, percent int64) error {
 	for i, r := range old.Rules() {
 		is, want := now.Rules()[i], r.Limit
 		if r.Limit != nil && percent > 0 {
-			if want, err = scaled(r.Limit, percent); err != nil {
+			if want, err = rules.Tightened(r.Limit, percent); err != nil {
 				return invalid("percent", "of %v: %v", r.Limit, err)
 			}
 		}
@@ -140,7 +140,7 @@ func tighten(d *yaml.Node, percent int64) error {
 			if err != nil {
 				return invalid("text", "%v", err)
 			}
-			if limit, err = scaled(limit, percent); err != nil {
+			if limit, err = rules.Tightened(limit, percent); err != nil {
 				return invalid("percent", "of %s: %v", n.Value, err)
 			}
 			n.Value = limit.String()
@@ -152,28 +152,8 @@ func tighten(d *yaml.Node, percent int64) error {
 			if err != nil {
 				return invalid("text", "requests_per_unit: %v", err)
 			}
-			n.Value = strconv.FormatInt(scale(count, percent), 10)
+			n.Value = strconv.FormatInt(rules.Scale(count, percent), 10)
 		}
 	}
 	return nil
-}
-
-// scaled is a limit that passes so many percent.
-func scaled(l *weir.Limit, percent int64) (*weir.Limit, error) {
-	s := l.Spec()
-	if s.Count == 0 {
-		return l, nil // which denies all
-	}
-	s.Count, s.Burst = scale(s.Count, percent), scale(s.Burst, percent)
-	if s.Initial != nil {
-		*s.Initial = scale(*s.Initial, percent)
-	}
-	return s.Limit()
-}
-
-func scale(n, percent int64) int64 {
-	if n == 0 {
-		return 0
-	}
-	return max(n*percent/100, 1)
 }

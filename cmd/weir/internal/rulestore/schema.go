@@ -287,6 +287,37 @@ ALTER TABLE sessions ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN person TEXT NOT NULL DEFAULT ''; -- the name in the audit
 ALTER TABLE sessions ADD COLUMN member_of TEXT NOT NULL DEFAULT ''; -- groups that gave a role, a line each
 ALTER TABLE sessions ADD COLUMN hint TEXT NOT NULL DEFAULT ''; -- what the provider said, to sign out there
+`, `
+CREATE TABLE exceptions (
+	count      TEXT PRIMARY KEY, -- the beginning of the SHA-256 of place and key
+	id         TEXT NOT NULL UNIQUE,
+	domain     TEXT NOT NULL,
+	rule       TEXT NOT NULL,
+	place      TEXT NOT NULL, -- of the counts of the rule's limit
+	key        TEXT NOT NULL, -- of the count, in hex
+	entries    TEXT NOT NULL, -- of requests, in JSON
+	name       TEXT NOT NULL, -- the same for people
+	of_limit   TEXT NOT NULL, -- which of several limits of the rule; empty: it has one
+	limit_text TEXT NOT NULL,
+	limit_of   TEXT NOT NULL, -- the same of place and limit_text: by it they are told apart
+	made       BIGINT NOT NULL, -- time
+	ends       BIGINT NOT NULL, -- time
+	author     TEXT NOT NULL,
+	reason     TEXT NOT NULL,
+	second     TEXT NOT NULL, -- the person that confirmed it
+	unreviewed BIGINT NOT NULL, -- 1: of one person alone, in a domain under review
+	revision   BIGINT NOT NULL, -- of the change that set or ended it
+	early      BIGINT NOT NULL, -- 1: it was ended before its time
+	deletion   BIGINT NOT NULL, -- that took its domain away, and may bring it back; 0: none
+	kept       BIGINT NOT NULL -- time; when it ends if its domain comes back
+);
+CREATE INDEX exceptions_revision ON exceptions (revision);
+CREATE INDEX exceptions_ends ON exceptions (ends);
+CREATE INDEX exceptions_name ON exceptions (name, id);
+CREATE INDEX exceptions_domain ON exceptions (domain, rule, name, id);
+CREATE INDEX exceptions_limit ON exceptions (limit_of);
+ALTER TABLE counters ADD COLUMN exceptions BIGINT NOT NULL DEFAULT 0; -- rows of the table
+ALTER TABLE counters ADD COLUMN exceptions_floor BIGINT NOT NULL DEFAULT 0; -- a node of an older revision has to read all
 `}
 }
 

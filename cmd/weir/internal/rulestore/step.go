@@ -234,6 +234,11 @@ func (t *tx) enforce(ctx context.Context, d *Domain, r *Rule, version int64) err
 			return err
 		}
 	}
+	if v.Text == "" {
+		if _, err := t.endExceptions(ctx, `domain = $3 AND rule = $4`, d.Name, r.ID); err != nil {
+			return err
+		}
+	}
 	if v.Text != "" {
 		if err := t.bears(ctx, d, r.ID, v.Text); err != nil {
 			return err

@@ -17,8 +17,9 @@ type Store struct {
 	dialect
 	write, read *sql.DB
 	told        *bell
-	dir         string       // of SQLite; empty: it is PostgreSQL
-	claim       *sql.DB      // that holds the lock of Claim, or nil
+	dir         string  // of SQLite; empty: it is PostgreSQL
+	claim       *sql.DB // that holds the lock of Claim, or nil
+	parsed      atomic.Pointer[parsed]
 	unused      atomic.Int64 // when the use of a token or session could not be written down, in microseconds; 0: it always could
 }
 

@@ -43,6 +43,8 @@ func TestStores(t *testing.T) {
 		{"certificates", testCertificates},
 		{"overrides", testOverrides},
 		{"rights", testRights},
+		{"exceptions", testExceptions},
+		{"exceptions under review", testExceptionReview},
 		{"quota", testQuota},
 		{"disabled", testDisabled},
 		{"places", testPlaces},

@@ -27,8 +27,9 @@ func (t *tx) held(ctx context.Context, o *Override) (held Override, err error) {
 }
 
 // review finds whether two people stand behind o, in a domain under review, in place of what is held.
-func (t *tx) review(ctx context.Context, held, o *Override) error {
-	same := !held.Until.IsZero() && held.Percent == o.Percent
+// alike is whether both do the same.
+func (t *tx) review(ctx context.Context, held, o *Override, alike bool) error {
+	same := !held.Until.IsZero() && alike
 	switch {
 	case same && !held.Unreviewed && !o.Until.After(held.Until): // it ends earlier
 		o.Author, o.Second = held.Author, held.Second
@@ -83,7 +84,9 @@ func (t *tx) spans(ctx context.Context, domain, actor string) ([]span, error) {
 func (t *tx) cutUnreviewed(ctx context.Context, domain, author string) error {
 	actor := personOf(author)
 	var holds int64
-	err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(ends), 0) FROM overrides WHERE domain = $1 AND LOWER(author) = $2 AND unreviewed = 1`, domain, actor).Scan(&holds)
+	err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(ends), 0) FROM (
+		SELECT ends, author FROM overrides WHERE domain = $1 AND unreviewed = 1 UNION ALL SELECT ends, author FROM exceptions WHERE domain = $1 AND unreviewed = 1
+	) x WHERE LOWER(author) = $2`, domain, actor).Scan(&holds)
 	if err != nil {
 		return err
 	}

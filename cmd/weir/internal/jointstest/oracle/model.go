@@ -92,6 +92,7 @@ type Model struct {
 	promises Promises
 	rules    map[string]*Rule
 	counts   map[countOf]*Count
+	excepted map[countOf]Limit          // of keys that have a limit of their own
 	keys     map[string]map[string]bool // of each rule, in use at some time
 	hazy     map[string]bool            // rules that had more keys than there is room for
 	top      int64                      // the latest that the clock has shown
@@ -107,7 +108,7 @@ type countOf struct{ key, value, limit string }
 
 // New makes a model of a store that was never used.
 func New(p Promises) *Model {
-	m := &Model{promises: p}
+	m := &Model{promises: p, excepted: map[countOf]Limit{}}
 	m.Forget()
 	return m
 }
@@ -128,11 +129,33 @@ func (m *Model) Load(rules []Rule) {
 		for id, c := range m.counts {
 			for j := range r.Limits {
 				if id.key == r.Key && id.limit == placeOf(r, j) {
-					c.load(r.Limits[j])
+					c.load(m.limitOf(id, r, j))
 				}
 			}
 		}
 	}
+}
+
+// limitOf is what decides about a count: the limit of the key alone, or that of the rule.
+func (m *Model) limitOf(id countOf, r *Rule, j int) Limit {
+	if l, ok := m.excepted[id]; ok {
+		return l
+	}
+	return r.Limits[j]
+}
+
+// Except is that a key has a limit of its own from now on, in place of the j-th of its rule; nil: it has that again.
+func (m *Model) Except(key, value string, j int, l *Limit, at Span) {
+	r := m.rules[key]
+	id := countOf{key, value, placeOf(r, j)}
+	if delete(m.excepted, id); l != nil {
+		m.excepted[id] = *l
+	}
+	m.sees(at)
+	if c := m.counts[id]; c != nil {
+		c.load(m.limitOf(id, r, j))
+	}
+	m.loaded, m.turned = m.top, map[string]int64{} // receipts from before may give nothing back
 }
 
 // placeOf tells the limits of a rule apart: by their names, or else their algorithms.
@@ -243,7 +266,7 @@ func (m *Model) askOf(asks *[]*ask, r *Rule, j int, d *Descriptor, at Span) *ask
 		c = &Count{apart: m.promises.Apart}
 		m.counts[id] = c
 	}
-	c.load(r.Limits[j])
+	c.load(m.limitOf(id, r, j))
 	m.sees(at)
 	c.top = m.top
 	if _, ok := m.turned[r.Key]; !ok {
