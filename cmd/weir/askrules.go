@@ -52,6 +52,7 @@ type ruleCall struct {
 	query  url.Values
 	body   []byte
 	yaml   bool   // body is a file; else it is JSON
+	csv    bool   // body is a list
 	match  string // If-Match; empty: there is none
 	fresh  bool   // what is made must not be there yet
 }
@@ -164,6 +165,8 @@ func (d *ruleAPI) request(ctx context.Context, c ruleCall) (*http.Request, error
 	switch {
 	case c.yaml:
 		r.Header.Set("Content-Type", "application/yaml")
+	case c.csv:
+		r.Header.Set("Content-Type", "text/csv")
 	case c.body != nil:
 		r.Header.Set("Content-Type", "application/json")
 	}

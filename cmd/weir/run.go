@@ -73,7 +73,7 @@ bad input, 3 could not.`,
 	root.AddCommand(
 		serveCommand(), doctorCommand(), nodesCommand(), // run a daemon, its store, its cluster
 		checkCommand(), explainCommand(), topCommand(), // ask it
-		lintCommand(), schemaCommand(), rulesCommand(), tokenCommand(), auditCommand(), webhookCommand(), importEnvCommand(), // rules
+		lintCommand(), schemaCommand(), rulesCommand(), exceptionCommand(), tokenCommand(), auditCommand(), webhookCommand(), importEnvCommand(), // rules
 		replayCommand(), suggestCommand(), simulateCommand(), sizeCommand(), // work limits out
 		versionCommand(), manCommand(),
 	)

@@ -113,6 +113,47 @@ func (g *Gate) RestoreDomain(ctx context.Context, s *rulestore.Store, by rulesto
 	return s.RestoreDomain(ctx, by, domain, revision, reason)
 }
 
+// SetException is that of the store. It refuses a limit that the store of the counts can't keep.
+func (g *Gate) SetException(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e rulestore.Exception) (rulestore.Exception, error) {
+	if err := g.mayGrant(e.Domain, e.Limit); err != nil {
+		return e, refuse(ctx, s, by, rulestore.Event{Action: "exception.set", Domain: e.Domain, Reason: e.Reason}, err)
+	}
+	return s.SetException(ctx, by, e)
+}
+
+// SetExceptions is that of the store, likewise.
+func (g *Gate) SetExceptions(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.ExceptionBatch) ([]rulestore.LineError, error) {
+	fits := map[string]error{}
+	var bad []rulestore.LineError
+	for i := range p.List {
+		limit := p.List[i].Limit
+		err, known := fits[limit]
+		if !known {
+			err = g.mayGrant(p.Domain, limit)
+			fits[limit] = err
+		}
+		if err != nil {
+			bad = append(bad, rulestore.LineError{Line: p.Line(i), Text: err.Error()})
+		}
+	}
+	if len(bad) > 0 {
+		return bad, refuse(ctx, s, by, rulestore.Event{Action: "exception.import", Domain: p.Domain, Reason: p.Reason}, rulestore.BadLines(bad))
+	}
+	return s.SetExceptions(ctx, by, p)
+}
+
+// mayGrant refuses an exception that could not hold here. What is wrong with the limit's text, the rule store says better.
+func (g *Gate) mayGrant(domain, limit string) error {
+	if err := g.free(domain); err != nil {
+		return err
+	}
+	err := g.fits(domain, fmt.Sprintf("- key: exception\n  limits: [%q]\n", limit))
+	if bad, ok := err.(*rules.Error); ok && len(bad.Findings) > 0 { //nolint:errorlint // as Fits gives it
+		return &rulestore.Error{Kind: rulestore.Invalid, Field: "limit", Text: bad.Findings[0].Text}
+	}
+	return err
+}
+
 // Propose calls Propose of the store. A version that is to be enforced at once was compared with
 // nothing, so the caller has to force it, unless it is looser than what is active. A version that removes the rule needs no force.
 func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Proposal) (rulestore.Version, error) {

@@ -79,6 +79,7 @@ type Daemon struct {
 	auditLog   *auditlog.Log
 	webhooks   *webhooks.Sender // nil: there is no rule database
 	notices    notices
+	exceptions rules.Exceptions // of the rule database
 
 	uncountableSaid atomic.Int64 // when the log last said it, in Unix nanoseconds; 0: never
 }
@@ -124,7 +125,7 @@ func (d *Daemon) openParts() (err error) {
 	if d.source, err = openSource(&d.config, d.storage.traits); err != nil {
 		return err
 	}
-	if d.feed, err = openFeed(&d.config, d.fits); err != nil {
+	if d.feed, err = openFeed(&d.config, d.fits, &d.exceptions); err != nil {
 		return err
 	}
 	if d.feed != nil {
@@ -137,7 +138,11 @@ func (d *Daemon) openParts() (err error) {
 	d.metrics = telemetry.New(d.registry, d.config.Version, d.storage.meters, d.ready)
 	d.registry.MustRegister(telemetry.Overload(d.watcher, &d.httpGate, &d.grpcGate))
 	d.registry.MustRegister(telemetry.Readings(d.keys.metrics), telemetry.Denials(d.denials))
-	d.limiter = telemetry.NewMeter(rules.NewLimiter(d.storage.store, nil), d.metrics.Decided)
+	limiter := rules.NewLimiter(d.storage.store, nil)
+	if d.feed != nil {
+		limiter.Except(&d.exceptions, d.granted)
+	}
+	d.limiter = telemetry.NewMeter(limiter, d.metrics.Decided)
 	if err := d.openUsage(); err != nil {
 		return err
 	}

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulefeed"
@@ -25,9 +27,9 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// openFeed makes the feed of the rule database, of rules that check does not refuse;
+// openFeed makes the feed of the rule database, of rules that check does not refuse, which keeps exceptions as the database has them;
 // nil when there is no database.
-func openFeed(c *Config, check func(*rules.Set) error) (*rulefeed.Feed, error) {
+func openFeed(c *Config, check func(*rules.Set) error, exceptions *rules.Exceptions) (*rulefeed.Feed, error) {
 	if c.Data == "" {
 		return nil, nil
 	}
@@ -35,7 +37,7 @@ func openFeed(c *Config, check func(*rules.Set) error) (*rulefeed.Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rulefeed.Open(c.Data, rulefeed.Options{Copy: file, Check: check}), nil
+	return rulefeed.Open(c.Data, rulefeed.Options{Copy: file, Check: check, Exceptions: exceptions}), nil
 }
 
 // copyFile is where the last good copy of a database's rules is kept: beside a
@@ -95,12 +97,39 @@ func (d *Daemon) published(n rulefeed.News) {
 	d.config.Log.Info("rules of the database are active", "revision", n.Revision, "domains", len(n.Sets))
 }
 
+// granted finds who made the exception of a count, and why. Its time is short: an explanation waits for it.
+func (d *Daemon) granted(ctx context.Context, at weir.StateKey) (rules.Grant, error) {
+	store := d.feed.Store()
+	if store == nil {
+		return rules.Grant{}, errors.New("the rule database was not reached yet")
+	}
+	ctx, stop := context.WithTimeout(ctx, grantTime)
+	defer stop()
+	e, err := store.ExceptionOf(ctx, at)
+	if rulestore.IsKind(err, rulestore.NotFound) {
+		return rules.Grant{}, nil // it has ended since
+	}
+	if err != nil {
+		return rules.Grant{}, fmt.Errorf("find who made an exception: %w", err)
+	}
+	author := e.Author
+	if e.Second != "" {
+		author += " and " + e.Second
+	}
+	return rules.Grant{Until: e.Until, Author: author, Reason: e.Reason}, nil
+}
+
+// grantTime is how long an explanation waits for the rule database to tell of an exception.
+const grantTime = 2 * time.Second
+
 // databaseMetric tells which revision is active.
 func (d *Daemon) databaseMetric() []prometheus.Metric {
 	return []prometheus.Metric{
 		telemetry.Gauge("weir_rules_database_revision",
 			"Revision of the rule database that is active on this node; 0 when the node uses its local copy, or nothing was "+
 				"changed yet.", max(d.revisionHere(), 0)),
+		telemetry.Gauge("weir_exceptions", "Exceptions that hold on this node: keys that have a limit of their own for a time.",
+			int64(d.exceptions.Active(weir.InstantOf(time.Now())))),
 		telemetry.Gauge("weir_tokens_ending", "Tokens of the rule database that end within 14 days.", d.tokensEnding.Load()),
 		telemetry.Gauge("weir_sessions", "Sessions at the pages, on all nodes of the rule database, to a minute.", d.sessions.Load()),
 	}

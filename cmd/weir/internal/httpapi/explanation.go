@@ -81,18 +81,20 @@ type ExplainedLimit struct {
 	Descriptor int  `json:"descriptor"`
 	Rule       Text `json:"rule"`
 	ExplainedFile
-	Limit    string            `json:"limit"`
-	Words    Text              `json:"words"`
-	Most     *int64            `json:"most_in_a_period,omitempty"` // nil: nothing is promised
-	WhyMore  Text              `json:"why_more,omitempty"`         // than the count
-	Outcome  string            `json:"outcome"`
-	Enforced bool              `json:"enforced"`
-	Shadow   bool              `json:"shadow"`
-	Override *Override         `json:"override,omitempty"` // nil: it is as written
-	Cost     int64             `json:"cost"`
-	Charged  bool              `json:"charged"`
-	Before   ExplainedStanding `json:"before"`
-	After    ExplainedStanding `json:"after"`
+	Limit    string    `json:"limit"`
+	Words    Text      `json:"words"`
+	Most     *int64    `json:"most_in_a_period,omitempty"` // nil: nothing is promised
+	WhyMore  Text      `json:"why_more,omitempty"`         // than the count
+	Outcome  string    `json:"outcome"`
+	Enforced bool      `json:"enforced"`
+	Shadow   bool      `json:"shadow"`
+	Override *Override `json:"override,omitempty"` // nil: it is as written
+	// Exception is there where the limit is of this key alone.
+	Exception *Exception        `json:"exception,omitempty"`
+	Cost      int64             `json:"cost"`
+	Charged   bool              `json:"charged"`
+	Before    ExplainedStanding `json:"before"`
+	After     ExplainedStanding `json:"after"`
 	ExplainedPassing
 	Hold   json.Number `json:"hold_seconds,omitempty"`
 	Fits   int64       `json:"fits"`
@@ -107,6 +109,26 @@ type Override struct {
 	Author  Text      `json:"author"`
 	Reason  Text      `json:"reason"`
 	Written string    `json:"written"` // the limit that holds again from then on
+}
+
+// Exception is how a key came to a limit of its own, for a time. What is not known, as while the rule database is away, is left out.
+type Exception struct {
+	Until  *time.Time `json:"until,omitempty"`
+	Author Text       `json:"author,omitempty"`
+	Reason Text       `json:"reason,omitempty"`
+	Usual  string     `json:"usual"` // the limit of other keys, and of this one from then on
+}
+
+// exceptionOf is nil for a limit that other keys have, too.
+func exceptionOf(r *rules.Rule, g *rules.Grant) *Exception {
+	if g == nil {
+		return nil
+	}
+	e := &Exception{Author: Text(g.Author), Reason: Text(g.Reason), Usual: r.Usual.Limit.String()}
+	if !g.Until.IsZero() {
+		e.Until = new(g.Until.UTC())
+	}
+	return e
 }
 
 // overrideOf is nil for a rule that is as written.
@@ -213,7 +235,7 @@ func limitOf(at weir.Instant, d *rules.Decision, x *rules.LimitExplanation) Expl
 	out := ExplainedLimit{
 		Descriptor: d.Descriptor, Rule: Text(d.Rule.Name), ExplainedFile: ExplainedFile{Text(d.Rule.File), d.Rule.Line},
 		Limit: d.Rule.Limit.String(), Words: Text(x.Words), WhyMore: Text(x.WhyMore),
-		Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow, Override: overrideOf(d.Rule.Temporary), Cost: x.Cost, Charged: d.Charged,
+		Outcome: d.Outcome.String(), Enforced: x.Enforced, Shadow: d.Rule.Shadow, Override: overrideOf(d.Rule.Temporary), Exception: exceptionOf(d.Rule, x.Grant), Cost: x.Cost, Charged: d.Charged,
 		Before: standingOf(x.Before), After: standingOf(x.After), ExplainedPassing: passingOf(at, x.Passing),
 		Fits: x.Fits, Notes: each(x.Notes, func(n string) Text { return Text(n) }),
 	}

@@ -95,7 +95,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 func Handles(path string) bool {
 	noun, ok := strings.CutPrefix(path, "/v1/")
 	noun, _, _ = strings.Cut(noun, "/")
-	return ok && slices.Contains([]string{"domains", "deletions", "rules", "inbox", "validate", "teams", "tokens", "webhooks", "audit", "whoami"}, noun)
+	return ok && slices.Contains([]string{"domains", "deletions", "rules", "exceptions", "inbox", "validate", "teams", "tokens", "webhooks", "audit", "whoami"}, noun)
 }
 
 // callTime is how long a call may take: a database that is silent holds it up no

@@ -281,6 +281,11 @@ func (m *Meter) of(c *counters, rule *rules.Rule) counted {
 	if rule.Override {
 		return counted{m.override(c, rule), nearLimit(rule.Limit)}
 	}
+	if rule.Usual != nil { // an exception counts for its rule
+		by := m.of(c, rule.Usual)
+		by.near = nearLimit(rule.Limit)
+		return by
+	}
 	if by, ok := c.rules[rule]; ok {
 		return by
 	}

@@ -27,6 +27,9 @@ func Memory(store *memstore.Store) prometheus.Collector {
 			Counter("weir_memory_overflow_total",
 				"Decisions about new keys that shared a count because their table was full of denied keys; they "+
 					"may be denied too early, and none passes too much.", s.Overflow),
+			Gauge("weir_memory_own_keys", "Keys in memory that have a limit of their own, or had one until they have recovered.", s.Own),
+			Counter("weir_memory_own_full_total",
+				"Decisions about such keys for which there was no room; they passed only what the limit of their rule lets pass, too.", s.OwnFull),
 			Gauge("weir_memory_settled_receipts",
 				"Settled receipts that the store remembers so that each works once.", s.Settled),
 			Counter("weir_memory_receipts_refused_total",

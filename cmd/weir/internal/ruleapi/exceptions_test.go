@@ -1,0 +1,92 @@
+package ruleapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestExceptions: a client is given a limit, found, and put back; a list is set whole, and who may not read about clients reads none.
+func TestExceptions(t *testing.T) {
+	h := newHouse(t)
+	h.must(h.admin, "PUT", "/v1/domains/shop/file?team=shop&to=enforced&force=true&reason=a+test", "domain: shop\ndescriptors:\n  - key: user\n    limits: [10/s]\n", "If-None-Match", "*", "Content-Type", "application/yaml")
+	ann := h.token("ann", "publish")
+	const set = `{"domain":"shop","entries":[{"key":"user","value":"4711"}],"limit":"100/s","seconds":3600,"reason":"a launch"}`
+	made := h.must(ann, "POST", "/v1/exceptions", set)
+	id, _ := made.json["id"].(string)
+	if made.status != http.StatusCreated || made.json["rule"] != "user" || id == "" {
+		t.Fatal(made.text)
+	}
+	for body, want := range map[string]string{
+		strings.Replace(set, "100/s", "100/sec of", 1):                                   "limit",
+		strings.Replace(set, `"key":"user"`, `"key":"usr"`, 1):                           "did you mean user",
+		strings.Replace(set, "3600", "0", 1):                                             "1…7948800",
+		strings.Replace(set, "3600", "-5", 1):                                            "1…7948800",
+		strings.Replace(set, "3600", "31536000", 1):                                      "1…7948800",
+		strings.Replace(set, `"seconds"`, `"until":"2999-01-01T00:00:00Z","seconds"`, 1): "give one of them",
+		strings.Replace(set, `"a launch"`, `""`, 1):                                      "reason",
+		strings.Replace(set, "4711", strings.Repeat("x", 5<<10), 1):                      "5120 bytes",
+		strings.Replace(set, "4711", `a\u0000b`, 1):                                      "control character",
+		strings.Replace(set, `"shop"`, `"demo"`, 1):                                      "comes from the files",
+	} {
+		if s := h.ask(ann, "POST", "/v1/exceptions", body); s.status < 400 || s.status >= 500 || !strings.Contains(s.text, want) {
+			t.Errorf("%.200s\n%d %s; want %q", body, s.status, s.text, want)
+		}
+	}
+	if s := h.must(ann, "GET", "/v1/exceptions/"+id, ""); s.json["limit"] != "100/s" || s.json["author"] != "ann" {
+		t.Error(s.text)
+	}
+	const list = "user,limit,for\na,5/s,1day\nb,5/s,1day\n"
+	path := "/v1/exceptions/import?domain=shop&reason=many"
+	bad := h.ask(ann, "POST", path, list+"c,5/s,never\nd,5\n", "Content-Type", "text/csv")
+	if bad.status != http.StatusBadRequest || !strings.Contains(bad.text, "line 4: for: ") || !strings.Contains(bad.text, "line 5: has 2 fields") {
+		t.Error(bad.text)
+	}
+	if s := h.must(ann, "POST", path+"&dry_run=true", list, "Content-Type", "text/csv"); s.json["set"] != 2.0 {
+		t.Error(s.text)
+	}
+	all := func(token, query string) int {
+		t.Helper()
+		n, next := 0, ""
+		for {
+			s := h.must(token, "GET", "/v1/exceptions?"+query+next, "")
+			n += len(s.json["exceptions"].([]any))
+			after, more := s.json["next"].(string)
+			if !more {
+				return n
+			}
+			next = "&after=" + after
+		}
+	}
+	if n := all(ann, "domain=shop"); n != 1 {
+		t.Errorf("a dry run has set some: there are %d", n)
+	}
+	h.must(ann, "POST", path, list, "Content-Type", "text/csv")
+	for query, want := range map[string]int{"domain=shop": 3, "domain=shop&limit=1": 3, "domain=shop&search=4711": 1, "domain=shop&rule=user": 3, "domain=shop&rule=none": 0} {
+		if n := all(ann, query); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
+	if n := all(h.admin, "limit=2"); n != 3 {
+		t.Errorf("a token of all teams reads %d", n)
+	}
+	if s := h.ask(ann, "GET", "/v1/exceptions", ""); s.status != http.StatusBadRequest {
+		t.Error(s.text)
+	}
+	mal := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"mal","role":"admin","teams":["mail"],"seconds":3600,"reason":"a test"}`).json["token"].(string)
+	for _, c := range [][2]string{{"GET", "/v1/exceptions?domain=shop"}, {"GET", "/v1/exceptions/" + id}, {"DELETE", "/v1/exceptions/" + id + "?reason=mine"}} {
+		if s := h.ask(mal, c[0], c[1], ""); s.status != http.StatusForbidden || strings.Contains(s.text, "4711") {
+			t.Errorf("%v: %d %s", c, s.status, s.text)
+		}
+	}
+	if s := h.ask(h.token("eve", "propose"), "POST", "/v1/exceptions", set); s.status != http.StatusForbidden {
+		t.Error(s.text)
+	}
+	h.must(ann, "DELETE", "/v1/exceptions/"+id+"?reason=over", "")
+	if s := h.ask(ann, "GET", "/v1/exceptions/"+id, ""); s.status != http.StatusNotFound {
+		t.Error(s.text)
+	}
+	if s := h.ask(ann, "DELETE", "/v1/exceptions/"+id+"?reason=over", ""); s.status != http.StatusNotFound {
+		t.Error(s.text)
+	}
+}
