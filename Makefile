@@ -109,6 +109,9 @@ bench-replay: build ## Measure how fast weir replay reads logs; 2 minutes; BENCH
 bench-rules: ## Measure 100,000 rules of a rule database in 1,000 domains, and pages of them; alone on the machine
 	WEIR_BENCH_DOMAINS=1000 $(GO) test -timeout 2h -run '^$$' -bench 'ManyRules|Pages' -benchtime 30x -v ./cmd/weir/internal/daemon
 
+bench-exceptions: ## Measure a check beside a million exceptions, and their memory; a minute, alone on the machine
+	$(GO) test -run ExceptionMemory -bench Exceptions -v ./rules
+
 bench-smoke: ## Run each benchmark shortly, to see that it works
 	$(GO) test -short -run '^$$' -bench . -benchtime 10ms $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
 	cd bench/memory && $(ALONE) run . -short -rounds 1 -most 100000 >/dev/null

@@ -64,7 +64,7 @@ type heldLimit struct {
 	now, next atomic.Pointer[exceptional]
 }
 
-// exceptional is a rule as it is for a key of an exception; of nil, what it is for other keys, as it can't have the limit.
+// exceptional is a rule as it is for a key with an exception. It is the usual rule where that, or the store, can't have the limit.
 type exceptional struct {
 	usual *Rule
 	rules [1]*Rule

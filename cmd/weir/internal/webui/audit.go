@@ -52,6 +52,7 @@ func did(action string) string {
 	words, ok := map[string]string{
 		"domain.create": "Made the domain", "domain.update": "Changed the domain", "domain.delete": "Took the domain away", "domain.restore": "Restored the domain", "import": "Imported a file",
 		"open": "Opened limits", "tighten": "Tightened limits", "override.end": "Ended an override",
+		"exception.set": "Set an exception", "exception.import": "Imported exceptions", "exception.end": "Ended an exception",
 		"team.quota": "Changed a quota", "token.create": "Made a token", "token.revoke": "Revoked a token", "webhook.set": "Set a webhook", "webhook.renew": "Made a webhook another secret", "webhook.remove": "Removed a webhook",
 		"propose": "Proposed", "shadow": "Put in shadow", "enforce": "Published", "disable": "Disabled", "disable.asked": "Asked to disable", "withdraw": "Withdrew",
 		rulestore.Held: "Tried to publish", "comment": "Commented",

@@ -16,7 +16,7 @@ func readLooks() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
 	looks := map[string]*template.Template{}
-	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "deletions", "history", "try", "limited", "unblock", "traffic", "nodes", "inbox", "audit", "backup", "import", "teams", "tokens", "webhooks"} {
+	for _, name := range []string{"sign-in", "fault", "domains", "rules", "rule", "new", "new-domain", "deletions", "history", "try", "limited", "unblock", "traffic", "nodes", "inbox", "audit", "backup", "import", "exceptions", "exception", "teams", "tokens", "webhooks"} {
 		one, err := frame.Clone()
 		if err == nil {
 			one, err = one.ParseFS(files, "pages/"+name+".html")

@@ -77,6 +77,15 @@ descriptors:
 			t.Fatal(err)
 		}
 	}
+	for _, e := range []rulestore.Exception{
+		{Entries: []rulestore.Entry{{Key: "user", Value: "4711"}}, Of: "10/s burst 20", Limit: "100/s burst 200", Reason: "their launch is on Friday"},
+		{Entries: []rulestore.Entry{{Key: "user", Value: "<b>a long name of a client, with many words in it</b>"}}, Of: "1000/h", Limit: "0/s", Reason: "it floods us"},
+	} {
+		e.Domain, e.Until = "shop", time.Now().Add(48*time.Hour)
+		if _, err := h.store.SetException(t.Context(), root(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // takeAway makes a domain and takes it away.

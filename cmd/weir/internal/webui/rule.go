@@ -33,6 +33,9 @@ type rulePage struct {
 	Step     stepForm
 	Incident incident
 	Talks    map[int64]*talk // about versions that wait for somebody
+
+	Exceptions []exceptionRow // the first that hold; those of rules whose clients this actor may not read of are not here
+	Excepted   int64          // how many hold
 }
 
 // at is the address of the page of a rule.
@@ -99,6 +102,9 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		}
 		page.Limits = listOf(readRule(r.Domain, "", text, nil).rules, maxLimits, v.counts(r.Domain), "active")
 	}
+	if err := v.listExcepted(&page); err != nil {
+		return err
+	}
 	proposed := r.Text
 	for _, one := range []struct {
 		number int64
@@ -142,6 +148,22 @@ func (v *visit) showRule(status int, at place, sent forms) error {
 		}
 	}
 	return v.show(status, "rule", plain(at.id), page)
+}
+
+// shownExceptions is how many exceptions the page of a rule lists; another page has all.
+const shownExceptions = 5
+
+// listExcepted fills in what exceptions the rule of a page has.
+func (v *visit) listExcepted(page *rulePage) (err error) {
+	if page.Excepted, err = v.store.ExceptionsHeld(v.r.Context(), page.Domain, page.ID); err != nil || page.Excepted == 0 {
+		return err
+	}
+	reads, err := v.scope()
+	if err != nil {
+		return err
+	}
+	page.Exceptions, err = v.exceptionsOf(reads, rulestore.ExceptionList{Domain: page.Domain, Limit: shownExceptions}, page.ID)
+	return err
 }
 
 // may is whether the actor has a role for one of the teams; without teams, for all.

@@ -182,13 +182,13 @@ func allPages() []string {
 	return []string{
 		"/ui/", "/ui/rules?domain=files", "/ui/rules?domain=shop", "/ui/rules?search=u", "/ui/rule?domain=files&rule=user", "/ui/rule?domain=shop&rule=user", "/ui/new?domain=shop", "/ui/domain",
 		"/ui/history?domain=shop&rule=user", "/ui/rule?domain=shop&rule=newsletter",
-		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/traffic?domain=shop&span=6h", "/ui/nodes", "/ui/limited", "/ui/limited?client=zzz", "/ui/unblock?domain=files&rule=files/user%231&client=YW5u", "/ui/inbox", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/webhooks", "/ui/import?domain=shop", "/ui/deletions",
+		"/ui/try?domain=files&rule=user", "/ui/traffic", "/ui/traffic?domain=files&rule=files/user%231", "/ui/traffic?domain=shop&span=6h", "/ui/nodes", "/ui/limited", "/ui/limited?client=zzz", "/ui/unblock?domain=files&rule=files/user%231&client=YW5u", "/ui/inbox", "/ui/audit", "/ui/backup", "/ui/teams", "/ui/tokens", "/ui/webhooks", "/ui/import?domain=shop", "/ui/exceptions?domain=shop", "/ui/exception?domain=shop&rule=user&key=4711", "/ui/deletions",
 	}
 }
 
 // allForms is all that takes forms of who has signed in.
 func allForms() []string {
-	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/unblock", "/ui/domain", "/ui/try", "/ui/settings", "/ui/deletions", "/ui/import", "/ui/teams", "/ui/tokens", "/ui/tokens/revoke", "/ui/comment", "/ui/webhooks", "/ui/webhooks/ping"}
+	return []string{"/ui/sign-out", "/ui/look", "/ui/rule", "/ui/step", "/ui/override", "/ui/unblock", "/ui/domain", "/ui/try", "/ui/settings", "/ui/deletions", "/ui/import", "/ui/exception", "/ui/exception/end", "/ui/exceptions/import", "/ui/teams", "/ui/tokens", "/ui/tokens/revoke", "/ui/comment", "/ui/webhooks", "/ui/webhooks/ping"}
 }
 
 // TestPace: forms are counted with all that a token asks for; one too many is told

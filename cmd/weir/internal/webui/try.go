@@ -128,8 +128,11 @@ func explainedOf(x *rules.Explanation) *explained {
 			LimitExplanation: l, Name: d.Rule.Name, Limit: d.Rule.Limit.String(), Outcome: d.Outcome.String(),
 			When: passes(l.Passing),
 		}
+		if l.Grant != nil {
+			one.Holds = []mark{{"held", "exception"}}
+		}
 		if t := d.Rule.Temporary; t != nil {
-			one.Holds = []mark{held(t.Percent, t.Until)}
+			one.Holds = append(one.Holds, held(t.Percent, t.Until))
 		}
 		e.Limits = append(e.Limits, one)
 	}

@@ -118,7 +118,7 @@ func (v *visit) readForm() error {
 		return nil
 	}
 	most, read := int64(maxForm), v.r.ParseForm
-	if v.r.URL.Path == Home+"import" {
+	if slices.Contains([]string{Home + "import", Home + "exceptions/import"}, v.r.URL.Path) {
 		most, read = maxImport, func() error { return v.r.ParseMultipartForm(maxImport) } // none of it in files
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
@@ -194,7 +194,7 @@ func (v *visit) write(status int, look, part string, data any) error {
 func (v *visit) nav() []tab {
 	here := strings.TrimPrefix(v.r.URL.Path, Home)
 	tabs := []tab{
-		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "deletions", "history", "import"}, here)},
+		{Name: "Rules", Here: slices.Contains([]string{"", "rules", "rule", "new", "domain", "deletions", "history", "import", "exceptions", "exception"}, here)},
 		{Name: "Inbox", Path: "inbox", Count: v.waitingCount()},
 		{Name: "Try a request", Path: "try"},
 		{Name: "Limited", Path: "limited", Here: here == "unblock"},
