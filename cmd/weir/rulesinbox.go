@@ -90,6 +90,9 @@ func waitingWords(w *rulestore.Waiting) string {
 	case rulestore.ToDisable:
 		return fmt.Sprintf("disable version %d", w.Version)
 	case rulestore.ToConfirm:
+		if w.Exception != "" {
+			return "confirm exception " + terminal.Escape(w.Exception) + " until " + w.Until.Format(time.RFC3339)
+		}
 		return "confirm " + heldWords(w.Percent, w.Until.Format(time.RFC3339))
 	case rulestore.ToRenew:
 		return "token " + terminal.Escape(w.Token) + " ends " + w.Until.Format(time.RFC3339)

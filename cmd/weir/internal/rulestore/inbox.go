@@ -24,12 +24,14 @@ type Waiting struct {
 	Reason string    `json:"reason,omitempty"`
 	Held   string    `json:"held,omitempty"` // why the guard last refused to enforce the version; empty: it did not
 	// Added and Removed are lines of the rule that would come and go; changes.Inbox counts them.
-	Added    int64    `json:"added"`
-	Removed  int64    `json:"removed"`
-	Percent  int64    `json:"percent,omitempty"` // of each limit that passes, of an override; 0: they are open
-	Token    string   `json:"token,omitempty"`   // Token.ID
-	Comments int64    `json:"comments"`          // on the version
-	Last     *Comment `json:"last_comment,omitempty"`
+	Added   int64  `json:"added"`
+	Removed int64  `json:"removed"`
+	Percent int64  `json:"percent,omitempty"` // of each limit that passes, of an override; 0: they are open
+	Token   string `json:"token,omitempty"`   // Token.ID
+	// Exception is Exception.ID of one that was set alone.
+	Exception string   `json:"exception,omitempty"`
+	Comments  int64    `json:"comments"` // on the version
+	Last      *Comment `json:"last_comment,omitempty"`
 
 	Before, After string `json:"-"` // the text of the rule now, and then; empty: there is none
 }
@@ -38,7 +40,7 @@ type Waiting struct {
 const (
 	ToPublish = "publish" // a version is proposed in a domain under review, or the guard refused it
 	ToDisable = "disable" // somebody asks to disable a version
-	ToConfirm = "confirm" // somebody opened or tightened limits alone, in a domain under review
+	ToConfirm = "confirm" // somebody opened or tightened limits or set an exception alone, in a domain under review
 	ToRenew   = "token"   // a token ends soon, and its holder has no other one like it
 )
 
@@ -135,6 +137,13 @@ func (a *Actor) waits(mine bool) []waits {
 				WHERE o.unreviewed = 1 AND o.ends > ` + strconv.FormatInt(time.Now().UnixMicro(), 10) + ` AND ` + confirm,
 			args, scanOverrideWaiting,
 		},
+		{
+			`o.domain, o.rule, o.author, o.made AS since, o.ends, o.reason, o.id`,
+			` FROM exceptions o JOIN domains d ON d.name = o.domain AND d.deleted = 0 AND d.review = 1
+				JOIN rules r ON r.domain = o.domain AND r.id = o.rule
+				WHERE o.unreviewed = 1 AND o.early = 0 AND o.ends > ` + strconv.FormatInt(time.Now().UnixMicro(), 10) + ` AND ` + confirm,
+			args, scanExceptionWaiting,
+		},
 	}
 }
 
@@ -180,6 +189,14 @@ func scanOverrideWaiting(found row) (Waiting, error) {
 	w := Waiting{Kind: ToConfirm}
 	var since, ends int64
 	err := found.Scan(&w.Domain, &w.Rule, &w.Actor, &since, &ends, &w.Reason, &w.Percent)
+	w.Since, w.Until = moment(since), moment(ends)
+	return w, err
+}
+
+func scanExceptionWaiting(found row) (Waiting, error) {
+	w := Waiting{Kind: ToConfirm}
+	var since, ends int64
+	err := found.Scan(&w.Domain, &w.Rule, &w.Actor, &since, &ends, &w.Reason, &w.Exception)
 	w.Since, w.Until = moment(since), moment(ends)
 	return w, err
 }

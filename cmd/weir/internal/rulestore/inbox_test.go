@@ -102,6 +102,20 @@ func testInbox(t *testing.T, s *Store) {
 	}
 	move(ann, "ip", 1, Disabled)
 	check(nil)
+	for _, by := range []Actor{ann, bob} {
+		e, err := s.SetException(ctx, by, granting4711("100/s", 30*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by.Name == "Bob" {
+			break
+		}
+		check(map[string]string{"ann": " | confirm user 0  by ann", "Bob": "confirm user 0  by ann | "})
+		if in, err := s.Inbox(ctx, bob); err != nil || in.ForMe[0].Exception != e.ID {
+			t.Errorf("%+v %v", in, err)
+		}
+	}
+	check(nil)
 
 	// Without review nothing waits but what the guard refused, and a refusal of another kind is none.
 	d := file(t, s).Domain

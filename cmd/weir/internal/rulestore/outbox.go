@@ -43,6 +43,7 @@ func told() map[string][]string {
 	return map[string][]string{
 		"enforce": {TellPublish}, "enforce.forced": {TellPublish}, "disable": {TellPublish}, "disable.forced": {TellPublish}, "domain.delete": {TellPublish}, "domain.restore": {TellPublish},
 		"open": {TellOverride}, "open.unreviewed": {TellOverride, TellReview}, "tighten": {TellOverride}, "tighten.unreviewed": {TellOverride, TellReview}, "override.end": {TellOverride},
+		exceptionSet: {TellOverride}, exceptionSet + ".unreviewed": {TellOverride, TellReview}, exceptionImport: {TellOverride}, exceptionImport + ".unreviewed": {TellOverride, TellReview}, exceptionEnd: {TellOverride},
 		Held: {TellGuard}, "propose": {TellReview}, "shadow": {TellReview}, "disable.asked": {TellReview}, commented: {TellComment},
 		NearLimit: {TellLimit}, Denying: {TellLimit}, TokenEnding: {TellToken}, OverrideOver: {TellOverride},
 	}
@@ -190,6 +191,7 @@ func (l *line) words() string {
 		"enforce": "published " + version, "disable": "disabled " + version, "domain.delete": "took " + what + " away", "domain.restore": "restored " + what,
 		"open": "opened limits of " + what, "tighten": "tightened limits of " + what, "override.end": "ended what was opened or tightened of " + what,
 		Held: "tried to publish " + version + ", and the guard refused it", "propose": "proposes " + version, "shadow": "runs " + version + " in shadow, to be published by another person",
+		exceptionSet: "set an exception of " + what, exceptionImport: "imported exceptions of " + what, exceptionEnd: "ended an exception of " + what,
 		"disable.asked": "asks to disable " + version + "; another person has to do it", commented: "says of " + version,
 	}
 	action := strings.TrimSuffix(strings.TrimSuffix(l.Action, ".forced"), ".unreviewed")

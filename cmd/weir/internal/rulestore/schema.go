@@ -316,6 +316,7 @@ CREATE INDEX exceptions_ends ON exceptions (ends);
 CREATE INDEX exceptions_name ON exceptions (name, id);
 CREATE INDEX exceptions_domain ON exceptions (domain, rule, name, id);
 CREATE INDEX exceptions_limit ON exceptions (limit_of);
+CREATE INDEX exceptions_waiting ON exceptions (domain, rule) WHERE unreviewed = 1;
 ALTER TABLE counters ADD COLUMN exceptions BIGINT NOT NULL DEFAULT 0; -- rows of the table
 ALTER TABLE counters ADD COLUMN exceptions_floor BIGINT NOT NULL DEFAULT 0; -- a node of an older revision has to read all
 `}

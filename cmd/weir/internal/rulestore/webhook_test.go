@@ -158,6 +158,13 @@ func testOutbox(t *testing.T, s *Store) {
 	if err := openShop(t, s, as("ann", Publish, "shop"), "", 50, -time.Second); err != nil {
 		t.Fatal(err)
 	}
+	e, err := s.SetException(ctx, as("ann", Publish, "shop"), granting4711("100/s", time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.EndException(ctx, as("ann", Publish, "shop"), e.ID, "it is over"); err != nil {
+		t.Fatal(err)
+	}
 	want := []string{
 		"publish root published version 2 of rule user of domain shop: a test",
 		"publish root rolled back to version 1 of rule user of domain shop: as it was",
@@ -166,6 +173,8 @@ func testOutbox(t *testing.T, s *Store) {
 		"review ann asks to disable version 1 of rule user of domain shop; another person has to do it: as it was",
 		"override ann tightened limits of domain shop alone; another person has to confirm it: until ",
 		"override ann ended what was opened or tightened of domain shop: a test",
+		"override ann set an exception of rule user of domain shop alone; another person has to confirm it: ",
+		"override ann ended an exception of rule user of domain shop: ",
 	}
 	got := outbox(t, s, all.ID)
 	for i := range want {
@@ -176,7 +185,7 @@ func testOutbox(t *testing.T, s *Store) {
 	if got := outbox(t, s, all.ID); len(got) > 0 {
 		t.Error("it is told twice:", got)
 	}
-	if got := strings.Join(outbox(t, s, few.ID), "\n"); strings.Count(got, "\n") != 2 || !strings.Contains(got, "review ann tightened") {
+	if got := strings.Join(outbox(t, s, few.ID), "\n"); strings.Count(got, "\n") != 3 || !strings.Contains(got, "review ann tightened") || !strings.Contains(got, "review ann set an exception") {
 		t.Error(got)
 	}
 	if got := outbox(t, s, mail.ID); len(got) > 0 {

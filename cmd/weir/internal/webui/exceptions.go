@@ -40,6 +40,24 @@ type listForm struct {
 	Lines        []rulestore.LineError // that are wrong
 }
 
+// Link is the form that sets another exception of the same client.
+func (r exceptionRow) Link() string {
+	entries := make([]rules.Entry, len(r.Entries))
+	for i, e := range r.Entries {
+		entries[i] = rules.Entry{Key: e.Key, Value: e.Value}
+	}
+	return exceptionLink(r.Domain, entries)
+}
+
+// exceptionLink is the form that sets an exception of the requests with these entries.
+func exceptionLink(domain string, entries []rules.Entry) string {
+	query := url.Values{"domain": {domain}}
+	for _, e := range entries {
+		query.Add("entry", e.Key+"="+e.Value)
+	}
+	return Home + "exception?" + query.Encode()
+}
+
 // exceptions lists those of a domain, or of one of its rules.
 func (p *Pages) exceptions(v *visit) error {
 	return v.showExceptions(http.StatusOK, exceptionsPage{Domain: v.query("domain"), Rule: v.query("rule"), Search: v.query("search")})
@@ -188,6 +206,9 @@ func (v *visit) showException(status int, page exceptionPage) error {
 		page.Review = d.Review
 		if err := v.describe(&page, set, entries); err != nil {
 			return err
+		}
+		if page.Has != nil && page.Limit == "" && page.Faults == nil { // to be changed, or confirmed
+			page.Limit = page.Has.Limit
 		}
 	}
 	return v.show(status, "exception", "A limit for one client", page)

@@ -51,11 +51,14 @@ func TestExceptions(t *testing.T) {
 	r, page = b.get(t, "/ui/rule?domain=shop&rule=checkout")
 	wants(t, r, page, http.StatusOK, "1 client has a limit of its own", "checkout=&lt;i&gt;eve", "500/min")
 	r, page = b.get(t, "/ui/exception?domain=shop&entry=checkout%3D%3Ci%3Eeve")
-	wants(t, r, page, http.StatusOK, "<strong>The client has <code>500/min</code></strong>", "a sale")
+	wants(t, r, page, http.StatusOK, "<strong>The client has <code>500/min</code></strong>", "a sale", `name="limit" value="500/min"`)
 	r, page = b.get(t, "/ui/exceptions?domain=shop&search=nobody")
 	wants(t, r, page, http.StatusOK, "No client with an exception has “nobody”")
 
 	_, page = b.get(t, "/ui/exceptions?domain=shop&rule=checkout")
+	if !strings.Contains(page, `href="/ui/exception?domain=shop&amp;entry=checkout%3D%3Ci%3Eeve">Change<`) {
+		t.Error("no link leads to another limit:\n", page)
+	}
 	id := regexp.MustCompile(`name="exception" value="(\w+)"`).FindStringSubmatch(page)
 	if id == nil {
 		t.Fatal(page)

@@ -3,6 +3,7 @@ package webui
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,8 @@ func (v *visit) waitingRows(list []rulestore.Waiting, sent commentForm) (rows []
 	for _, w := range list {
 		row := waitingRow{Waiting: w, What: what(&w)}
 		switch {
+		case w.Exception != "":
+			row.Link = Home + "exceptions?" + url.Values{"domain": {w.Domain}, "rule": {w.Rule}}.Encode()
 		case w.Kind != rulestore.ToRenew:
 			row.Link = place{w.Domain, w.Rule}.home()
 		case v.may(rulestore.Admin):
@@ -69,6 +72,9 @@ func what(w *rulestore.Waiting) string {
 	case rulestore.ToDisable:
 		return "Disable " + versionName(w.Version)
 	case rulestore.ToConfirm:
+		if w.Exception != "" {
+			return "Confirm the limit of one client"
+		}
 		if w.Percent > 0 {
 			return "Confirm that limits are tightened to " + strconv.FormatInt(w.Percent, 10) + " %"
 		}

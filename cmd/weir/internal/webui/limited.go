@@ -139,6 +139,9 @@ func (v *visit) limitedRows(clients []*limited.Client, list *limited.List) ([]li
 					return nil, err
 				}
 			}
+			if may[at] && !v.inFiles(c.Domain) && row.Nameless == "" {
+				row.Actions = append(row.Actions, link{"Raise", exceptionLink(c.Domain, entries)})
+			}
 			if may[at] {
 				row.Actions = append(row.Actions, link{"Unblock", Home + "unblock?" + url.Values{"domain": {c.Domain}, "rule": {c.Rule}, "client": {coded(c.Name)}}.Encode()})
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
+	"github.com/weir-limit/weir/rules"
 )
 
 const filesUser = "files/user#1"
@@ -130,6 +131,32 @@ func TestLimitedTeams(t *testing.T) {
 		r, page = b.post(t, "/ui/unblock", form)
 		wants(t, r, page, http.StatusForbidden)
 	}
+}
+
+// TestRaise: a client of a rule of the database can be given a limit of its own from the list; one of files can't.
+func TestRaise(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	fill(t, h)
+	shop, err := h.store.ActiveRules(t.Context(), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := rules.Join(h.limiter.Set(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.limiter.Replace(all)
+	h.told = told(tells("node-1:8083", "files", filesUser, "ann"), tells("node-1:8083", "shop", "shop/checkout", "eve"))
+	b := h.signedIn(t, "pat", rulestore.Publish, rulestore.AllTeams)
+	r, page := b.get(t, "/ui/limited")
+	wants(t, r, page, http.StatusOK)
+	raise := rowLink(page, "eve", "Raise")
+	if raise == "" || rowLink(page, "ann", "Raise") != "" {
+		t.Fatalf("%q, and %q of files\n%s", raise, rowLink(page, "ann", "Raise"), page)
+	}
+	r, page = b.get(t, raise)
+	wants(t, r, page, http.StatusOK, "These requests meet the rule", ">checkout</a>", "checkout=eve</textarea>")
 }
 
 // TestUnblock: a client is unblocked with a reason, by a form of the session, and the next page says on how many nodes.

@@ -115,7 +115,7 @@ func buildWith(t testing.TB, database *rulestore.Store, provider *openidtest.Pro
 	}
 	o := webui.Options{
 		Check: func(set *rules.Set) error { return set.Fits(traits) },
-		Files: limiter.Set, Rules: limiter.Set,
+		Files: func() *rules.Set { return set }, Rules: limiter.Set,
 		Node: func(context.Context) webui.Node { return h.node },
 		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter, Limited: h.limited, Unblock: h.unblock,
 		Attempts: weir.NewLimiter(memstore.New(memstore.Options{}), "sign-in", weir.MustParseLimit("10/min")),
