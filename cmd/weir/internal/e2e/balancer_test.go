@@ -56,7 +56,7 @@ func TestPagesBehindBalancer(t *testing.T) {
 	p.sees(t, "The domain is there")
 	p.follow(t, "New rule")
 	p.fill(t, "#text", "- key: user\n  limits: [5/h]\n")
-	p.sees(t, "At most 9 in any 1h.")
+	p.sees(t, "At most 9 in any hour, whenever it begins.")
 	p.fill(t, "#reason", "one client took it all")
 	p.press(t, "Run in shadow")
 	p.sees(t, "Version 1 runs in shadow")

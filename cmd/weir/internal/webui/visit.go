@@ -148,6 +148,7 @@ type sheet struct {
 	Notice string
 	Ends   time.Time // when the token ends, if it does soon
 	Why    string    // nothing can be changed here; empty: it can
+	Sent   bool   // it answers a form: its address alone does not give it again
 	Body   any
 }
 
@@ -164,7 +165,7 @@ const refresh = "Weir-Refresh"
 
 // show writes a page. It is whole, or not there.
 func (v *visit) show(status int, look, title string, body any) error {
-	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly()}
+	s := sheet{Title: title, Body: body, Nav: v.nav(), Why: v.readOnly(), Sent: v.r.Method == http.MethodPost}
 	if v.session != nil {
 		s.Who, s.Role, s.CSRF = v.actor.Name, roleOf(&v.actor), v.session.csrf()
 		if v.actor.EndsSoon(time.Now()) {

@@ -19,7 +19,7 @@
   };
   zoned(document);
 
-  // Counts of the page follow those of the daemon while somebody looks.
+  // Counts of the page follow those of the daemon while somebody looks. A page that answers a form can't be had again.
   const live = () => document.querySelectorAll("[data-live]");
   const refresh = async () => {
     if (document.hidden) return;
@@ -39,5 +39,5 @@
     }
     zoned(document);
   };
-  if (live().length > 0) setInterval(() => refresh().catch(() => {}), beat);
+  if (live().length > 0 && !document.querySelector("[data-sent]")) setInterval(() => refresh().catch(() => {}), beat);
 })();
