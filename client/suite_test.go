@@ -141,13 +141,12 @@ func (p process) open(t testing.TB, name string) storetest.Clocked {
 
 // TestStore holds the store of a daemon in another process to the contract.
 func TestStore(t *testing.T) {
-	t.Parallel() // with the next: each waits for a process of its own
 	storetest.Run(t, "../testdata/vectors", startProcess(t).open, storetest.Options{})
 }
 
 // TestStoreInRedis does so where the daemon keeps its counts in Redis.
 func TestStoreInRedis(t *testing.T) {
-	t.Parallel()
+	storetest.Fewer(t, 25) // TestStore has tried the messages, and the store's own tests the store
 	p := startProcess(t, "-redis", redistest.Start(t).Addr)
 	storetest.Run(t, "../testdata/vectors", p.open, storetest.Options{})
 }

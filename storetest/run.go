@@ -3,9 +3,11 @@ package storetest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -519,4 +521,16 @@ func runModel(t *testing.T, open Open, forward bool) {
 		tr.forward = forward
 		tr.run()
 	})
+}
+
+// Fewer has Run draw so many histories of each kind, in place of 100, for the rest of a test: where a step takes long, or what is
+// between the store and its server was tried by another run. No other test may run beside this one.
+func Fewer(t *testing.T, histories int) {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks").Value
+	was := checks.String()
+	if err := checks.Set(strconv.Itoa(histories)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = checks.Set(was) }) // it was
 }

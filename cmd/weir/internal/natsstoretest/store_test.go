@@ -3,7 +3,6 @@ package natsstoretest
 import (
 	"context"
 	"errors"
-	"flag"
 	"hash/fnv"
 	"math"
 	"strconv"
@@ -67,26 +66,14 @@ func bucketOf(name string) string {
 }
 
 func TestStore(t *testing.T) {
-	fewer(t, "30")
+	storetest.Fewer(t, 30) // each history has a bucket of its own, which servers take their time to make
 	runSuite(t, natstest.Start(t).Addr, "")
 }
 
 // TestStoreOfThree is without a process that dies, for what it says is the same.
 func TestStoreOfThree(t *testing.T) {
-	fewer(t, "10")
+	storetest.Fewer(t, 10)
 	runSuite(t, natstest.StartCluster(t, 3).Addrs(), "&replicas=3")
-}
-
-// fewer has so many histories drawn: each has a bucket of its own, which servers take their time to
-// make.
-func fewer(t *testing.T, histories string) {
-	t.Helper()
-	checks := flag.Lookup("rapid.checks").Value
-	was := checks.String()
-	if err := checks.Set(histories); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = checks.Set(was) }) // it was
 }
 
 func runSuite(t *testing.T, addr, options string) {

@@ -65,7 +65,7 @@ func TestOlderSchema(t *testing.T) {
 		s := open(t, place)
 		ctx := t.Context()
 		var all strings.Builder
-		for _, made := range regexp.MustCompile(`CREATE TABLE (\w+)`).FindAllStringSubmatch(strings.Join(migrations(), ""), -1) {
+		for _, made := range regexp.MustCompile(`CREATE (?:UNLOGGED )?TABLE (\w+)`).FindAllStringSubmatch(strings.Join(migrations(), ""), -1) {
 			all.WriteString("DROP TABLE " + made[1] + ";\n")
 		}
 		tx, err := s.write.BeginTx(ctx, nil)

@@ -91,7 +91,7 @@ func TestBadTokens(t *testing.T) {
 		{newToken("teams", "shop", "days", "-1"), http.StatusBadRequest, "choose one of the list"},
 		{newToken("teams", "shop", "reason", ""), http.StatusBadRequest, "say why"},
 		{newToken("teams", "mail"), http.StatusForbidden, "must stand for team mail"},
-		{newToken("teams", "*"), http.StatusForbidden, "must stand for all teams"},
+		{newToken("teams", "*"), http.StatusForbidden, "must have the role admin for all teams"},
 		{newToken("teams", "shop mail"), http.StatusForbidden, "must stand for team mail"},
 	} {
 		r, page := b.post(t, "/ui/tokens", c.form)
@@ -179,7 +179,7 @@ func TestQuotas(t *testing.T) {
 	wants(t, r, page, http.StatusOK, "Team shop may have 1234 rules.", "<td data-column=\"May have\" class=\"number\">1\u202f234</td>")
 	some := h.signedIn(t, "sam", rulestore.Admin, "shop")
 	r, page = some.post(t, "/ui/teams", url.Values{"team": {"shop"}, "quota": {"13"}, "reason": {"more"}})
-	wants(t, r, page, http.StatusForbidden, "must stand for all teams")
+	wants(t, r, page, http.StatusForbidden, "must have the role admin for all teams")
 }
 
 // TestTokenEnds: whoever holds a token that ends soon is told on each page, and others are not.
