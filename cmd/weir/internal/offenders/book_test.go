@@ -305,3 +305,30 @@ func BenchmarkMemory(b *testing.B) {
 		})
 	}
 }
+
+// TestTopOfMany: the first rules are the same, however many are asked for.
+func TestTopOfMany(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := NewBook()
+		for i := range rapid.IntRange(0, 200).Draw(t, "rules") {
+			traffic := b.Open(ID{Domain: "d", Rule: fmt.Sprint(i)}, nil, time.Now())
+			for range rapid.IntRange(0, 3).Draw(t, "passed") {
+				traffic.Pass()
+			}
+			for range rapid.IntRange(0, 2).Draw(t, "denied") {
+				traffic.Deny([]byte("ann"))
+			}
+		}
+		all, none := b.Top(Filter{}, 1000)
+		n := rapid.IntRange(0, 30).Draw(t, "n")
+		top, more := b.Top(Filter{}, n)
+		if none != 0 || len(top) != min(n, len(all)) || more != len(all)-len(top) {
+			t.Fatalf("%d and %d more, of %d", len(top), more, len(all))
+		}
+		for i := range top {
+			if top[i].ID != all[i].ID {
+				t.Fatalf("%v is in the place of %v", top[i].ID, all[i].ID)
+			}
+		}
+	})
+}
