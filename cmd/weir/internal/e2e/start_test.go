@@ -190,7 +190,10 @@ func (r *reader) run(t *testing.T, command string, prints []string, stays bool) 
 		want = regexp.MustCompile(`(?m)^` + pattern.String())
 	}
 	limit := 2 * time.Minute
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	if !stays {
+		defer time.AfterFunc(limit, cancel).Stop()
+	}
 	cmd := exec.CommandContext(ctx, "bash", "-c", swap(r.asked(command), r.to))
 	cmd.Dir, cmd.Env = r.dir, r.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run has a child
