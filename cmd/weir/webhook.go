@@ -50,8 +50,8 @@ func webhookSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set [ID] --reason TEXT",
 		Short: "Make a webhook and print its secret this once, or change one",
-		Long: `Make a webhook and print its secret this once, or change the one with an ID: its URL,
-if one is given, its form, kinds, and whether it is disabled. With --new-secret it
+		Long: `Make a webhook and print its secret this once, or change the one with an ID. What no
+flag is about stays as it is; --disabled=false has it told again. With --new-secret it
 only gets another secret; the one before signs beside it for 24 hours.`,
 		Example: `  weir webhook set --team shop --url https://example.com/weir --reason "our bot"
   weir webhook set --disabled --reason "the bot is broken" 7fq2tbyx5a
@@ -90,6 +90,9 @@ only gets another secret; the one before signs beside it for 24 hours.`,
 			return usagef("--team: a webhook stays its team's; leave it out, or make another one")
 		default:
 			c.method, c.path = http.MethodPut, append(c.path, args[0])
+			if err := keepUnsaid(cmd, api, args[0], body); err != nil {
+				return err
+			}
 		}
 		if c.body, err = json.Marshal(body); err != nil {
 			return err
@@ -105,6 +108,42 @@ only gets another secret; the one before signs beside it for 24 hours.`,
 		return printWebhook(cmd.OutOrStdout(), cmd.ErrOrStderr(), answer)
 	})
 	return cmd
+}
+
+// keepUnsaid has a change of a webhook leave as it is what no flag is about.
+func keepUnsaid(cmd *cobra.Command, api *ruleAPI, id string, body map[string]any) error {
+	all, err := listWebhooks(cmd, api)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		var w rulestore.Webhook
+		if err := json.Unmarshal(one, &w); err != nil {
+			return err
+		}
+		if w.ID != id {
+			continue
+		}
+		for flag, was := range map[string]any{"form": w.Form, "kinds": w.Kinds, "disabled": w.Disabled} {
+			if !cmd.Flags().Changed(flag) {
+				body[flag] = was
+			}
+		}
+	}
+	return nil // the daemon says of one that is not there
+}
+
+// listWebhooks is the webhooks that the token may see, as the daemon answers them.
+func listWebhooks(cmd *cobra.Command, api *ruleAPI) ([]json.RawMessage, error) {
+	answer, err := api.call(cmd.Context(), ruleCall{method: http.MethodGet, path: []string{"webhooks"}})
+	if err != nil {
+		return nil, err
+	}
+	var all struct{ Webhooks []json.RawMessage }
+	if err := answer.into(&all); err != nil {
+		return nil, err
+	}
+	return all.Webhooks, nil
 }
 
 // printWebhook prints a new secret, and says what the webhook is.
@@ -150,17 +189,13 @@ func webhookListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		answer, err := api.call(cmd.Context(), ruleCall{method: http.MethodGet, path: []string{"webhooks"}})
+		all, err := listWebhooks(cmd, api)
 		if err != nil {
-			return err
-		}
-		var all struct{ Webhooks []json.RawMessage }
-		if err := answer.into(&all); err != nil {
 			return err
 		}
 		out := cmd.OutOrStdout()
 		list := newListing(out, noHeaders, "ID", "TEAM", "URL", "FORM", "KINDS", "STATE")
-		for _, one := range all.Webhooks {
+		for _, one := range all {
 			if asJSON {
 				if _, err := fmt.Fprintf(out, "%s\n", one); err != nil {
 					return err

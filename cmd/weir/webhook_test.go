@@ -167,6 +167,10 @@ func TestWebhookExamples(t *testing.T) {
 			if code, out, told := d.runs("webhook", "test", id[1]); code != exitYes {
 				t.Error(out, told)
 			}
+			d.runs("webhook", "set", "--disabled", "--reason", "a pause", id[1])
+			if code, out, told := d.runs("webhook", "set", "--disabled=false", "--reason", "it goes on", id[1]); code != exitYes {
+				t.Error(out, told)
+			}
 			if code, out, told := d.runs("webhook", "list"); code != exitYes || !strings.Contains(out, "http://"+at+"  json  token  delivers") || strings.Contains(out, "whsec_") {
 				t.Error(out, told)
 			}

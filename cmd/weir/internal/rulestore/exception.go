@@ -85,7 +85,7 @@ const forgetEnded = time.Hour
 // Publish for the rule's team or the domain's. In a domain under review one person alone can do it for MaxUnreviewed, as Override
 // has it; another person that does the same confirms it.
 func (s *Store) SetException(ctx context.Context, by Actor, e Exception) (Exception, error) {
-	a := attempt{action: exceptionSet, domain: e.Domain, reason: e.Reason}
+	a := attempt{action: exceptionSet, domain: e.Domain, reason: e.Reason, clients: true}
 	var done Exception
 	err := s.change(ctx, by, a, func(t *tx) error {
 		w, err := s.granting(ctx, t, e.Domain)
@@ -138,7 +138,7 @@ func (p *ExceptionBatch) Line(i int) int {
 // SetExceptions sets many together, or none when one of them is wrong: then it tells all that are, a hundred at most. Each is
 // as SetException has it. The audit has one line about all.
 func (s *Store) SetExceptions(ctx context.Context, by Actor, p ExceptionBatch) (bad []LineError, err error) {
-	a := attempt{action: exceptionImport, domain: p.Domain, reason: p.Reason}
+	a := attempt{action: exceptionImport, domain: p.Domain, reason: p.Reason, clients: true}
 	do := func(t *tx) (err error) {
 		if bad, err = s.setAll(ctx, t, a, &p); err == nil && p.Dry {
 			err = errDry
@@ -204,6 +204,7 @@ type granting struct {
 	known  map[weir.StateKey]bool // limits (as Key) that exceptions of a rule have
 	news   bool                   // some have a limit that none had
 	made   int64
+	alone  bool  // one was set by one person alone, in a domain under review
 	room   int64 // how many more there may be
 }
 
@@ -215,6 +216,9 @@ type parsed struct {
 }
 
 func (s *Store) granting(ctx context.Context, t *tx, domain string) (*granting, error) {
+	if t.by.Role < Publish { // before a large domain is read for nothing
+		return nil, t.by.need(Publish, "make exceptions")
+	}
 	d, err := t.domain(ctx, domain)
 	if err != nil {
 		return nil, err
@@ -365,6 +369,7 @@ func (w *granting) write(ctx context.Context, e *Exception, at weir.StateKey) er
 			return err
 		}
 		e.Author, e.Second, e.Unreviewed = o.Author, o.Second, o.Unreviewed
+		w.alone = w.alone || e.Unreviewed
 	}
 	if !there {
 		if err := w.roomForException(ctx); err != nil {
@@ -434,10 +439,10 @@ func (w *granting) roomForException(ctx context.Context) error {
 	return &Error{Kind: Quota, Field: "exception", Text: fmt.Sprintf("there are %d exceptions, and may not be more; end some, or write rules for them", MaxExceptions)}
 }
 
-// forgetExceptions drops those that had ended at a time. Nodes that have not heard of one that ended early read all anew.
+// forgetExceptions drops those that had ended at a time. Nodes that have not heard of its last change read all anew.
 func (t *tx) forgetExceptions(ctx context.Context, ended int64) (gone int64, err error) {
 	var floor int64
-	if err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(revision), 0) FROM exceptions WHERE ends <= $1 AND deletion = 0 AND early = 1`, ended).Scan(&floor); err != nil {
+	if err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(revision), 0) FROM exceptions WHERE ends <= $1 AND deletion = 0`, ended).Scan(&floor); err != nil {
 		return 0, err
 	}
 	done, err := t.ExecContext(ctx, `DELETE FROM exceptions WHERE ends <= $1 AND deletion = 0`, ended)
@@ -477,7 +482,7 @@ func (w *granting) end(ctx context.Context, a attempt, last *Exception, n int) e
 			v.Reason = fmt.Sprintf("%s, %s until %s, by %s and %s: %s", last.ID, last.Limit, last.Until.Format(time.RFC3339), last.Author, last.Second, a.reason)
 		}
 	}
-	if last.Unreviewed {
+	if w.alone {
 		v.Action += ".unreviewed"
 	}
 	w.done = append(w.done, v)

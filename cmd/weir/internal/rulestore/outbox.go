@@ -95,13 +95,15 @@ func (s *Store) Outbox(ctx context.Context, w *Webhook) (list []Message, err err
 			return nil
 		}
 		at.audited = end.audited
-		notices, err := outboxNotices(ctx, tx, w)
+		notices, last, err := outboxNotices(ctx, tx, w)
 		for _, m := range notices {
 			at.noticed = m.done.noticed
 			m.done = at
 			list = append(list, m)
 		}
-		at.noticed = end.noticed
+		if at.noticed = last; last == 0 {
+			at.noticed = end.noticed
+		}
 		return err
 	})
 	if err != nil {
@@ -218,8 +220,9 @@ func (l *line) words() string {
 	return text
 }
 
-// outboxNotices is notices that a webhook is to be told of.
-func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, err error) {
+// outboxNotices is notices that a webhook is to be told of, up to a number; 0: to the last.
+func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, upTo int64, err error) {
+	read := 0
 	err = each(ctx, q, func(found row) error {
 		var n Notice
 		var seq, told int64
@@ -227,6 +230,7 @@ func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, 
 		if err := found.Scan(&seq, &n.Kind, &n.Domain, &n.Rule, &told, &n.Detail, &teams); err != nil {
 			return err
 		}
+		read, upTo = read+1, seq
 		m := Message{ID: messageID(w, "n", seq), Kind: w.kind(n.Kind), At: moment(told), Action: n.Kind, Domain: n.Domain, Rule: n.Rule, Text: n.words(), done: cursor{noticed: seq}}
 		for _, team := range strings.Fields(teams) {
 			if m.Kind != "" && (w.Team == AllTeams || team == w.Team) {
@@ -240,7 +244,17 @@ func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, 
 		return nil
 	}, `SELECT a.seq, a.kind, a.domain, a.rule, a.told, a.detail, a.teams || ' ' || COALESCE(d.team, '') FROM notices a LEFT JOIN domains d ON d.name = a.domain AND d.deleted = 0
 		WHERE a.seq > $1 ORDER BY a.seq LIMIT `+strconv.Itoa(MaxPage), w.noticed)
-	return list, err
+	if read < MaxPage {
+		upTo = 0
+	}
+	return list, upTo, err
+}
+
+// lockNotices has a transaction be alone among those that write notices: two nodes then wait for each other at one place, and tell
+// nothing twice.
+func lockNotices(ctx context.Context, t *sql.Tx) error {
+	_, err := t.ExecContext(ctx, `UPDATE counters SET noticed = noticed`)
+	return err
 }
 
 // Delivered writes down a try to deliver a message that succeeded: the webhook goes on with the next.
@@ -354,6 +368,9 @@ func (s *Store) NoticeLimits(ctx context.Context, list []Notice, now time.Time) 
 		if n, err := count(ctx, t, "webhooks", ""); err != nil || n == 0 {
 			return err // nobody would be told
 		}
+		if err := lockNotices(ctx, t); err != nil {
+			return err
+		}
 		for i := range list {
 			n := &list[i]
 			var told, last int64
@@ -392,6 +409,9 @@ func (s *Store) NoticeEnds(ctx context.Context, now time.Time) error {
 	return s.failed(transact(ctx, s.write, func(t *sql.Tx) error {
 		if n, err := count(ctx, t, "webhooks", ""); err != nil || n == 0 {
 			return err // likewise
+		}
+		if err := lockNotices(ctx, t); err != nil {
+			return err
 		}
 		tokens, err := find(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM tokens k WHERE revoked = 0 AND expires > $1 AND expires <= $2
 			AND NOT EXISTS (SELECT 1 FROM notices n WHERE n.kind = 'token.ends' AND n.domain = '' AND n.rule = k.id)`, now.UnixMicro(), now.Add(EndNotice).UnixMicro())

@@ -189,9 +189,12 @@ func (s *Store) Propose(ctx context.Context, by Actor, p Proposal) (Version, err
 	return made, err
 }
 
-// Action is what the audit calls a step to a state.
+// Action is what the audit calls a step to a state. To what is no state a version is proposed, and refused.
 func Action(to State, forced bool) string {
-	a := map[State]string{"": "propose", Draft: "propose", Shadow: "shadow", Enforced: "enforce", Disabled: "disable", Withdrawn: "withdraw"}[to]
+	a := map[State]string{Shadow: "shadow", Enforced: "enforce", Disabled: "disable", Withdrawn: "withdraw"}[to]
+	if a == "" {
+		a = "propose"
+	}
 	if forced {
 		a += ".forced"
 	}

@@ -285,7 +285,7 @@ ALTER TABLE counters ADD COLUMN noticed BIGINT NOT NULL DEFAULT 0; -- the last n
 ALTER TABLE sessions ADD COLUMN issuer TEXT NOT NULL DEFAULT ''; -- of a person's account; empty: a token was shown
 ALTER TABLE sessions ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 ALTER TABLE sessions ADD COLUMN person TEXT NOT NULL DEFAULT ''; -- the name in the audit
-ALTER TABLE sessions ADD COLUMN member_of TEXT NOT NULL DEFAULT ''; -- groups that gave a role, a line each
+ALTER TABLE sessions ADD COLUMN member_of TEXT NOT NULL DEFAULT ''; -- groups that gave a role, in JSON
 ALTER TABLE sessions ADD COLUMN hint TEXT NOT NULL DEFAULT ''; -- what the provider said, to sign out there
 `, `
 CREATE TABLE exceptions (

@@ -3,8 +3,8 @@ package rulestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -69,8 +69,12 @@ func (s *Store) BeginSession(ctx context.Context, one Session) error {
 			}
 		}
 		p := &one.Person
-		_, err := t.ExecContext(ctx, `INSERT INTO sessions (id, token, proof, made, seen, notice, issuer, subject, person, member_of, hint) VALUES ($1, $2, $3, $4, $4, '', $5, $6, $7, $8, $9)`,
-			one.ID, one.Token, one.Proof, one.Made.UnixMicro(), p.Issuer, p.Subject, p.Name, strings.Join(p.Groups, "\n"), p.Hint)
+		groups, err := json.Marshal(p.Groups) // of which one may have any characters
+		if err != nil {
+			return err
+		}
+		_, err = t.ExecContext(ctx, `INSERT INTO sessions (id, token, proof, made, seen, notice, issuer, subject, person, member_of, hint) VALUES ($1, $2, $3, $4, $4, '', $5, $6, $7, $8, $9)`,
+			one.ID, one.Token, one.Proof, one.Made.UnixMicro(), p.Issuer, p.Subject, p.Name, string(groups), p.Hint)
 		return err
 	}))
 }
@@ -97,7 +101,9 @@ func (s *Store) Session(ctx context.Context, id string, now time.Time) (Session,
 		return Session{}, Actor{}, Ended()
 	}
 	if groups != "" {
-		p.Groups = strings.Split(groups, "\n")
+		if err := json.Unmarshal([]byte(groups), &p.Groups); err != nil {
+			return Session{}, Actor{}, Ended()
+		}
 	}
 	var by Actor
 	if one.Token != "" {

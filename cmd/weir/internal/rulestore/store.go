@@ -113,6 +113,7 @@ type attempt struct {
 	version              int64
 	team                 string // whose thing it is, where that is known before
 	reason               string
+	clients              bool // its entries and lines name clients, which stay out of the audit
 	people               bool // it is about teams or tokens, or only says something, and changes no rule
 }
 
@@ -122,7 +123,11 @@ func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) er
 	err := s.try(ctx, by, a, do)
 	if bad, ok := errors.AsType[*Error](err); ok && bad.Kind != Unavailable {
 		// An attempt that leaves no trace is told as the failure that it is, and logged.
-		return errors.Join(s.Refused(ctx, by, a.event(bad.Error())), err)
+		said := bad.Error()
+		if a.clients && (bad.Field == "entries" || bad.Field == "lines") {
+			said = bad.Field + " can't be used; who asked was told which, and why"
+		}
+		return errors.Join(s.Refused(ctx, by, a.event(said)), err)
 	}
 	if err == nil {
 		s.told.ring()

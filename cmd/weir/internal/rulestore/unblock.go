@@ -70,7 +70,11 @@ func (s *Store) Unblock(ctx context.Context, by Actor, u Unblock) (id int64, err
 		if err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0), `+s.clock+` FROM resets`).Scan(&last, &id); err != nil {
 			return err
 		}
-		id = max(id, last+1)
+		var done int64 // by nodes, also when the database has lost its resets and its clock went back
+		if err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(reset), 0) FROM nodes`).Scan(&done); err != nil {
+			return err
+		}
+		id = max(id, last+1, done+1)
 		return t.exec(ctx, `INSERT INTO resets (id, domain, rule, client) VALUES ($1, $2, $3, $4)`,
 			id, printable(u.Domain, MaxName), printable(u.Rule, MaxID), u.Client)
 	})

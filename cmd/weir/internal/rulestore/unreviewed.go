@@ -86,7 +86,7 @@ func (t *tx) cutUnreviewed(ctx context.Context, domain, author string) error {
 	var holds int64
 	err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(ends), 0) FROM (
 		SELECT ends, author FROM overrides WHERE domain = $1 AND unreviewed = 1 UNION ALL SELECT ends, author FROM exceptions WHERE domain = $1 AND unreviewed = 1
-	) x WHERE LOWER(author) = $2`, domain, actor).Scan(&holds)
+	) x WHERE LOWER(author) IN ($2, $3)`, domain, actor, People+"/"+actor).Scan(&holds)
 	if err != nil {
 		return err
 	}
