@@ -148,7 +148,7 @@ type sheet struct {
 	Notice string
 	Ends   time.Time // when the token ends, if it does soon
 	Why    string    // nothing can be changed here; empty: it can
-	Sent   bool   // it answers a form: its address alone does not give it again
+	Sent   bool      // it answers a form: its address alone does not give it again
 	Body   any
 }
 
