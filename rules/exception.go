@@ -530,28 +530,6 @@ func quotedList(names []string) (text string) {
 	return text
 }
 
-// EntriesOf is the entries of a request that meets r, given the words that r leaves open, as AppendKeyName tells them. It is false where
-// there are more or fewer.
-func (r *Rule) EntriesOf(words []string) ([]Entry, bool) {
-	entries := slices.Clone(r.Path)
-	next := func(word *string) {
-		if len(words) > 0 {
-			*word, words = words[0], words[1:]
-		} else {
-			entries = nil
-		}
-	}
-	for i := 0; i < len(entries); i++ {
-		if r.open.keys>>i&1 != 0 {
-			next(&entries[i].Key)
-		}
-		if i < len(entries) && r.open.values>>i&1 != 0 {
-			next(&entries[i].Value)
-		}
-	}
-	return entries, len(words) == 0 && len(entries) == len(r.Path)
-}
-
 // Tightened is a limit that lets so many percent of l pass, 1…99, rounded down; but one that let something pass still lets one event
 // pass at least.
 func Tightened(l *weir.Limit, percent int64) (*weir.Limit, error) {

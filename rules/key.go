@@ -36,6 +36,9 @@ func openOf(way []*place) openWords {
 // firstBits is the bits of the first n entries.
 func firstBits(n int) uint16 { return 1<<n - 1 }
 
+// count is how many words are open.
+func (o openWords) count() int { return bits.OnesCount16(o.keys) + bits.OnesCount16(o.values) }
+
 // of is the words in the order of the entries, the key of one before its value.
 func (o openWords) of(entries []Entry) iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -49,7 +52,7 @@ func (o openWords) of(entries []Entry) iter.Seq[string] {
 
 // single is the only open word; false where there are none or several.
 func (o openWords) single(entries []Entry) (word string, is bool) {
-	if bits.OnesCount16(o.keys)+bits.OnesCount16(o.values) != 1 {
+	if o.count() != 1 {
 		return "", false
 	}
 	i := bits.TrailingZeros16(o.keys | o.values)
@@ -154,7 +157,7 @@ func (r *Rule) KeyText(key string) string {
 		return "sha256:" + hex.EncodeToString([]byte(key[1:]))
 	case key[0] == escapedKey:
 		return key[1:]
-	case bits.OnesCount16(r.open.keys)+bits.OnesCount16(r.open.values) == 1:
+	case r.open.count() == 1:
 		return key
 	}
 	var b []byte
@@ -183,19 +186,13 @@ func (s *Set) Entries(r *Rule, name string) (entries []Entry, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	next := func() (word string) {
-		word, words = words[0], words[1:]
-		return word
+	if entries, ok = r.EntriesOf(words); !ok {
+		return nil, false
 	}
-	for i, e := range r.Path {
-		e.Value = strings.ReplaceAll(e.Value, "*", "") // which fits where all values have one count
-		if r.open.keys>>i&1 != 0 {
-			e.Key = next()
+	for i := range entries {
+		if r.open.values>>i&1 == 0 {
+			entries[i].Value = strings.ReplaceAll(entries[i].Value, "*", "") // which fits where all values have one count
 		}
-		if r.open.values>>i&1 != 0 {
-			e.Value = next()
-		}
-		entries = append(entries, e)
 	}
 	met, _ := s.Match(r.Domain, &Descriptor{Entries: entries})
 	if !slices.Contains(met, r) || string(r.AppendKeyName(nil, entries)) != name {
@@ -204,9 +201,28 @@ func (s *Set) Entries(r *Rule, name string) (entries []Entry, ok bool) {
 	return entries, true
 }
 
+// EntriesOf is the entries of a request that meets r, given the words that r leaves open, as AppendKeyName tells them. It is false where
+// there are more or fewer.
+func (r *Rule) EntriesOf(words []string) ([]Entry, bool) {
+	if len(words) != r.open.count() {
+		return nil, false
+	}
+	entries := slices.Clone(r.Path)
+	next := func(word *string) { *word, words = words[0], words[1:] }
+	for i := range entries {
+		if r.open.keys>>i&1 != 0 {
+			next(&entries[i].Key)
+		}
+		if r.open.values>>i&1 != 0 {
+			next(&entries[i].Value)
+		}
+	}
+	return entries, true
+}
+
 // words is the words that the rule leaves open, of a name that AppendKeyName has made of them.
 func (r *Rule) words(name string) (words []string, ok bool) {
-	switch n := bits.OnesCount16(r.open.keys) + bits.OnesCount16(r.open.values); n {
+	switch n := r.open.count(); n {
 	case 0:
 		return nil, true
 	case 1:
