@@ -174,11 +174,7 @@ until when, by whom and why. Without DOMAIN, it takes a token of all teams.`,
 			if e.Of != "" {
 				limit += " for " + e.Of
 			}
-			by := e.Author
-			if e.Second != "" {
-				by += " and " + e.Second
-			}
-			list.row(terminal.Escape(e.Domain), terminal.Escape(e.Name()), terminal.Escape(limit), e.Until.Format(time.RFC3339), terminal.Escape(by), terminal.Escape(e.Reason))
+			list.row(terminal.Escape(e.Domain), terminal.Escape(e.Name()), terminal.Escape(limit), e.Until.Format(time.RFC3339), terminal.Escape(e.By()), terminal.Escape(e.Reason))
 			return nil
 		}, list.flush)
 	})

@@ -112,11 +112,7 @@ func (d *Daemon) granted(ctx context.Context, at weir.StateKey) (rules.Grant, er
 	if err != nil {
 		return rules.Grant{}, fmt.Errorf("find who made an exception: %w", err)
 	}
-	author := e.Author
-	if e.Second != "" {
-		author += " and " + e.Second
-	}
-	return rules.Grant{Until: e.Until, Author: author, Reason: e.Reason}, nil
+	return rules.Grant{Until: e.Until, Author: e.By(), Reason: e.Reason}, nil
 }
 
 // grantTime is how long an explanation waits for the rule database to tell of an exception.

@@ -46,6 +46,14 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
+// By is who made it, and who confirmed it.
+func (e *Exception) By() string {
+	if e.Second == "" {
+		return e.Author
+	}
+	return e.Author + " and " + e.Second
+}
+
 // Name is the entries for people: user=4711 path=/export.
 func (e *Exception) Name() string {
 	var words []string
@@ -439,7 +447,7 @@ func (w *granting) roomForException(ctx context.Context) error {
 	return &Error{Kind: Quota, Field: "exception", Text: fmt.Sprintf("there are %d exceptions, and may not be more; end some, or write rules for them", MaxExceptions)}
 }
 
-// forgetExceptions drops those that had ended at a time. Nodes that have not heard of its last change read all anew.
+// forgetExceptions drops those that had ended at a time. Nodes that have not heard of their last changes read all anew.
 func (t *tx) forgetExceptions(ctx context.Context, ended int64) (gone int64, err error) {
 	var floor int64
 	if err := t.QueryRowContext(ctx, `SELECT COALESCE(MAX(revision), 0) FROM exceptions WHERE ends <= $1 AND deletion = 0`, ended).Scan(&floor); err != nil {

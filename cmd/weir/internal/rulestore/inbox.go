@@ -130,20 +130,19 @@ func (a *Actor) waits(mine bool) []waits {
 			`(d.review = 1 OR h.seq IS NOT NULL) AND `+publish, args),
 		versionsWait(ToDisable, `r.disabling, `+lastAt(`a.domain = r.domain AND a.rule = r.id`, `'disable.asked'`)+` AS since, r.disabling_reason, '', ''`,
 			`v.number = r.enforced AND r.disabling <> ''`, disable, args),
-		{
-			`o.domain, o.rule, o.author, ` + lastAt(`a.domain = o.domain AND a.rule = o.rule`, `'open.unreviewed', 'tighten.unreviewed'`) + ` AS since, o.ends, o.reason, o.percent`,
-			` FROM overrides o JOIN domains d ON d.name = o.domain AND d.deleted = 0 AND d.review = 1
-				JOIN rules r ON r.domain = o.domain AND r.id = o.rule
-				WHERE o.unreviewed = 1 AND o.ends > ` + strconv.FormatInt(time.Now().UnixMicro(), 10) + ` AND ` + confirm,
-			args, scanOverrideWaiting,
-		},
-		{
-			`o.domain, o.rule, o.author, o.made AS since, o.ends, o.reason, o.id`,
-			` FROM exceptions o JOIN domains d ON d.name = o.domain AND d.deleted = 0 AND d.review = 1
-				JOIN rules r ON r.domain = o.domain AND r.id = o.rule
-				WHERE o.unreviewed = 1 AND o.early = 0 AND o.ends > ` + strconv.FormatInt(time.Now().UnixMicro(), 10) + ` AND ` + confirm,
-			args, scanExceptionWaiting,
-		},
+		doneAlone(`overrides`, lastAt(`a.domain = o.domain AND a.rule = o.rule`, `'open.unreviewed', 'tighten.unreviewed'`), `o.percent, ''`, confirm, args),
+		doneAlone(`exceptions`, `o.made`, `0, o.id`, confirm, args),
+	}
+}
+
+// doneAlone is what one person did alone in a domain under review: rows of a table, since when, and what they did, as percent and exception.
+func doneAlone(table, since, what, where string, args []any) waits {
+	return waits{
+		`o.domain, o.rule, o.author, ` + since + ` AS since, o.ends, o.reason, ` + what,
+		` FROM ` + table + ` o JOIN domains d ON d.name = o.domain AND d.deleted = 0 AND d.review = 1
+			JOIN rules r ON r.domain = o.domain AND r.id = o.rule
+			WHERE o.unreviewed = 1 AND o.ends > ` + strconv.FormatInt(time.Now().UnixMicro(), 10) + ` AND ` + where,
+		args, scanAlone,
 	}
 }
 
@@ -185,18 +184,10 @@ func scanVersionWaiting(kind string, found row) (Waiting, error) {
 	return w, err
 }
 
-func scanOverrideWaiting(found row) (Waiting, error) {
+func scanAlone(found row) (Waiting, error) {
 	w := Waiting{Kind: ToConfirm}
 	var since, ends int64
-	err := found.Scan(&w.Domain, &w.Rule, &w.Actor, &since, &ends, &w.Reason, &w.Percent)
-	w.Since, w.Until = moment(since), moment(ends)
-	return w, err
-}
-
-func scanExceptionWaiting(found row) (Waiting, error) {
-	w := Waiting{Kind: ToConfirm}
-	var since, ends int64
-	err := found.Scan(&w.Domain, &w.Rule, &w.Actor, &since, &ends, &w.Reason, &w.Exception)
+	err := found.Scan(&w.Domain, &w.Rule, &w.Actor, &since, &ends, &w.Reason, &w.Percent, &w.Exception)
 	w.Since, w.Until = moment(since), moment(ends)
 	return w, err
 }

@@ -232,13 +232,7 @@ func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, 
 		}
 		read, upTo = read+1, seq
 		m := Message{ID: messageID(w, "n", seq), Kind: w.kind(n.Kind), At: moment(told), Action: n.Kind, Domain: n.Domain, Rule: n.Rule, Text: n.words(), done: cursor{noticed: seq}}
-		for _, team := range strings.Fields(teams) {
-			if m.Kind != "" && (w.Team == AllTeams || team == w.Team) {
-				list = append(list, m)
-				return nil
-			}
-		}
-		if m.Kind != "" && w.Team == AllTeams {
+		if m.Kind != "" && (w.Team == AllTeams || slices.Contains(strings.Fields(teams), w.Team)) {
 			list = append(list, m)
 		}
 		return nil
@@ -250,8 +244,8 @@ func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, 
 	return list, upTo, err
 }
 
-// lockNotices has a transaction be alone among those that write notices: two nodes then wait for each other at one place, and tell
-// nothing twice.
+// lockNotices has a transaction be alone among those that write notices: two nodes then wait for each other at one place, tell
+// nothing twice, and no notice appears behind one that was told already.
 func lockNotices(ctx context.Context, t *sql.Tx) error {
 	_, err := t.ExecContext(ctx, `UPDATE counters SET noticed = noticed`)
 	return err
@@ -394,7 +388,6 @@ func (s *Store) NoticeLimits(ctx context.Context, list []Notice, now time.Time) 
 // notice writes a notice, in place of the one before of the same thing; last is when it was so.
 func notice(ctx context.Context, t *sql.Tx, n *Notice, last int64) error {
 	var seq int64
-	// Whoever has this row is alone until the end, so that no notice appears behind one that was told already.
 	if err := t.QueryRowContext(ctx, `UPDATE counters SET noticed = noticed + 1 RETURNING noticed`).Scan(&seq); err != nil {
 		return err
 	}

@@ -115,8 +115,6 @@ func after(e *Event, newest []Event) string {
 	return fmt.Sprintf("a newer change came after, line %d", newest[0].Seq)
 }
 
-const awaySince = "the domain was taken away since"
-
 func (u *undoing) domain(ctx context.Context, name string) (Domain, error) {
 	if d, ok := u.domains[name]; ok {
 		return d, nil
@@ -129,23 +127,28 @@ func (u *undoing) domain(ctx context.Context, name string) (Domain, error) {
 	return d, err
 }
 
-// step undoes what was done to a rule: the state before is active again.
-func (u *undoing) step(ctx context.Context, e *Event) (Undo, error) {
-	undo := Undo{role: Publish, teams: []string{e.Team}}
-	newest, err := u.last(ctx, e, stepActions())
-	if err != nil {
-		return undo, err
+// inDomain begins to undo a line about a rule or a domain, which has to be the newest of its kind, and the domain to be there. Why says what is not so.
+func (u *undoing) inDomain(ctx context.Context, e *Event, actions []string) (undo Undo, newest []Event, err error) {
+	undo = Undo{role: Publish, teams: []string{e.Team}}
+	if newest, err = u.last(ctx, e, actions); err != nil {
+		return undo, nil, err
 	}
 	d, err := u.domain(ctx, e.Domain)
 	if err != nil {
-		return undo, err
+		return undo, nil, err
 	}
 	undo.teams = append(undo.teams, d.Team)
 	if undo.Why = after(e, newest); undo.Why == "" && d.Name == "" {
-		undo.Why = awaySince
+		undo.Why = "the domain was taken away since"
 	}
-	if undo.Why != "" {
-		return undo, nil
+	return undo, newest, nil
+}
+
+// step undoes what was done to a rule: the state before is active again.
+func (u *undoing) step(ctx context.Context, e *Event) (Undo, error) {
+	undo, newest, err := u.inDomain(ctx, e, stepActions())
+	if err != nil || undo.Why != "" {
+		return undo, err
 	}
 	var r Rule
 	err = u.QueryRowContext(ctx, `SELECT `+ruleColumns+` FROM rules r WHERE r.domain = $1 AND r.id = $2`, e.Domain, e.Rule).Scan(r.fields()...)
@@ -205,21 +208,9 @@ func (u *undoing) old(ctx context.Context, e *Event, newest []Event) (Version, e
 
 // override ends what a line tells was opened or tightened.
 func (u *undoing) override(ctx context.Context, e *Event) (Undo, error) {
-	undo := Undo{role: Publish, teams: []string{e.Team}}
-	newest, err := u.last(ctx, e, overrideActions())
-	if err != nil {
+	undo, _, err := u.inDomain(ctx, e, overrideActions())
+	if err != nil || undo.Why != "" {
 		return undo, err
-	}
-	d, err := u.domain(ctx, e.Domain)
-	if err != nil {
-		return undo, err
-	}
-	undo.teams = append(undo.teams, d.Team)
-	if undo.Why = after(e, newest); undo.Why == "" && d.Name == "" {
-		undo.Why = awaySince
-	}
-	if undo.Why != "" {
-		return undo, nil
 	}
 	holds, err := count(ctx, u, "overrides", ` WHERE domain = $1 AND rule = $2 AND ends > $3`, e.Domain, e.Rule, time.Now().UnixMicro())
 	if undo.To = UndoOverride; holds == 0 {

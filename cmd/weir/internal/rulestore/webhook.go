@@ -81,11 +81,8 @@ func (s *Store) SetWebhook(ctx context.Context, by Actor, w Webhook, reason stri
 	if fresh {
 		w.ID = strings.ToLower(rand.Text()[:10])
 	}
-	err := s.changeWebhook(ctx, by, "webhook.set", w, reason, func(t *tx, old *Webhook) error {
-		if old == nil && !fresh {
-			return notFound("there is no webhook %s", clip(w.ID))
-		}
-		if old != nil {
+	err := s.changeWebhook(ctx, by, "webhook.set", w, fresh, reason, func(t *tx, old Webhook) error {
+		if !fresh {
 			w.Team = old.Team
 			if w.URL == "" {
 				w.URL = old.url
@@ -117,8 +114,8 @@ func (s *Store) SetWebhook(ctx context.Context, by Actor, w Webhook, reason stri
 	return now, err
 }
 
-// changeWebhook makes a change of a webhook; do is given it as it is, nil: there is none.
-func (s *Store) changeWebhook(ctx context.Context, by Actor, action string, w Webhook, reason string, do func(t *tx, old *Webhook) error) error {
+// changeWebhook makes a change of a webhook, which do is given as it is, if it is not fresh. It fails as NotFound.
+func (s *Store) changeWebhook(ctx context.Context, by Actor, action string, w Webhook, fresh bool, reason string, do func(t *tx, old Webhook) error) error {
 	said := w.ID
 	if w.URL != "" {
 		said += " at " + hostOf(w.URL)
@@ -128,14 +125,14 @@ func (s *Store) changeWebhook(ctx context.Context, by Actor, action string, w We
 		if err := checkReason(reason, true); err != nil {
 			return err
 		}
+		if fresh {
+			return do(t, Webhook{})
+		}
 		old, err := findWebhook(ctx, t, w.ID)
-		switch {
-		case IsKind(err, NotFound):
-			return do(t, nil)
-		case err != nil:
+		if err != nil {
 			return err
 		}
-		return do(t, &old)
+		return do(t, old)
 	})
 }
 
@@ -199,10 +196,7 @@ const secretPrefix = "whsec_"
 // Admin for its team.
 func (s *Store) RenewWebhook(ctx context.Context, by Actor, id, reason string) (Webhook, error) {
 	secret := newSecret()
-	err := s.changeWebhook(ctx, by, "webhook.renew", Webhook{ID: id}, reason, func(t *tx, old *Webhook) error {
-		if old == nil {
-			return notFound("there is no webhook %s", clip(id))
-		}
+	err := s.changeWebhook(ctx, by, "webhook.renew", Webhook{ID: id}, false, reason, func(t *tx, old Webhook) error {
 		if err := t.mayTell(ctx, old.Team); err != nil {
 			return err
 		}
@@ -218,10 +212,7 @@ func (s *Store) RenewWebhook(ctx context.Context, by Actor, id, reason string) (
 
 // RemoveWebhook ends a webhook. What was not delivered is not any more. It takes the role Admin for its team.
 func (s *Store) RemoveWebhook(ctx context.Context, by Actor, id, reason string) error {
-	return s.changeWebhook(ctx, by, "webhook.remove", Webhook{ID: id}, reason, func(t *tx, old *Webhook) error {
-		if old == nil {
-			return notFound("there is no webhook %s", clip(id))
-		}
+	return s.changeWebhook(ctx, by, "webhook.remove", Webhook{ID: id}, false, reason, func(t *tx, old Webhook) error {
 		if err := t.mayTell(ctx, old.Team); err != nil {
 			return err
 		}
