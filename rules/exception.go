@@ -70,7 +70,7 @@ type exceptional struct {
 	rules [1]*Rule
 }
 
-// exceptionShard is a hash table. What a look needs of an entry lies together, for each part of memory that is not in the processor's
+// exceptionShard is a hash table. All that a look needs of an entry lies together, for each part of memory that is not in the processor's
 // caches takes longer than all else.
 type exceptionShard struct {
 	// slots have in their upper half the bits of the hash that chose neither shard nor slot, and in their lower where the entry begins, plus 1; 0: it

@@ -22,8 +22,8 @@ func exceptionCommand() *cobra.Command {
 		Use:   "exception",
 		Short: "Give single clients a limit of their own for a time",
 		Long: `Give single clients a limit of their own for a time, in place of the limit of the
-rule that their requests meet: "4711 gets ten times as much until Friday". What a
-client has used stays used when the exception begins, and when it ends.
+rule that their requests meet: "4711 gets ten times as much until Friday". The use of a
+client stays counted when the exception begins, and when it ends.
 
 All ask the admin listener of a daemon with a rule database (weir serve --data), and
 show it the token of --token-file or of the environment variable ` + tokenVariable + `. It

@@ -50,8 +50,8 @@ func webhookSetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set [ID] --reason TEXT",
 		Short: "Make a webhook and print its secret this once, or change one",
-		Long: `Make a webhook and print its secret this once, or change the one with an ID. What no
-flag is about stays as it is; --disabled=false has it told again. With --new-secret it
+		Long: `Make a webhook and print its secret this once, or change the one with an ID. Values
+without a flag stay as they are; --disabled=false has it told again. With --new-secret it
 only gets another secret; the one before signs beside it for 24 hours.`,
 		Example: `  weir webhook set --team shop --url https://example.com/weir --reason "our bot"
   weir webhook set --disabled --reason "the bot is broken" 7fq2tbyx5a

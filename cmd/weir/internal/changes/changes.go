@@ -142,7 +142,7 @@ func (g *Gate) SetExceptions(ctx context.Context, s *rulestore.Store, by rulesto
 	return s.SetExceptions(ctx, by, p)
 }
 
-// mayGrant refuses an exception that could not hold here. What is wrong with the limit's text, the rule store says better.
+// mayGrant refuses an exception that could not hold here. The rule store says better what is wrong with the limit's text.
 func (g *Gate) mayGrant(domain, limit string) error {
 	if err := g.free(domain); err != nil {
 		return err

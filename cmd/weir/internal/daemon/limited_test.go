@@ -365,7 +365,7 @@ func TestLimitedOfTeams(t *testing.T) {
 			t.Error(bad, status, body)
 		}
 	}
-	// What holds for a rule for a time is told, also when its limit denies nobody any more.
+	// The list tells what holds for a rule for a time, also when its limit denies nobody any more.
 	for percent, want := range map[int64]string{50: "50 % until", 0: "open until"} {
 		if err := r.daemon.feed.Store().Override(t.Context(), root(), rulestore.Override{Domain: "shop", Rule: "user", Percent: percent, Until: time.Now().Add(time.Hour), Reason: "a flood"}); err != nil {
 			t.Fatal(err)

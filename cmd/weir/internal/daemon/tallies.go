@@ -66,7 +66,7 @@ func keepTelling(ctx context.Context, step time.Duration, tell func(context.Cont
 }
 
 // keepTidy erases each minute what the rule database needs to keep no longer, and counts sessions and the tokens that end soon, until ctx ends.
-// What fails is tried again in a minute.
+// The next minute tries again where one of these fails.
 func (d *Daemon) keepTidy(ctx context.Context) {
 	every(tidyEvery, func(now time.Time) {
 		store := d.feed.Store()

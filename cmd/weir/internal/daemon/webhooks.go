@@ -65,7 +65,7 @@ func (d *Daemon) openWebhooks() error {
 	return nil
 }
 
-// keepNotices writes down each Step which limits were near or have denied, until ctx ends. What fails is written when it is so again.
+// keepNotices writes down each Step which limits were near or have denied, until ctx ends. A limit whose notice fails is written when it is so again.
 func (d *Daemon) keepNotices(ctx context.Context) {
 	keepTelling(ctx, offenders.Step, d.tellNotices, func(failed string) {
 		d.config.Log.Warn("webhooks can't be told which limits are near or deny", "error", failed)

@@ -214,7 +214,7 @@ func TestGlewlwyd(t *testing.T) {
 		return strings.HasPrefix(at, g.url) && strings.Contains(at, "prompt=end_session")
 	})
 
-	// Who is in no group of the file stays outside, and a token lets in all the same.
+	// A person in no group of the file stays outside, and a token lets in all the same.
 	p.Page = browsertest.Start(t).Open(t, browsertest.Views()[3], origin+"/ui/")
 	p.follow(t, "Sign in at "+name)
 	p.login(t, g, "bob", "main p.fault")

@@ -21,8 +21,8 @@ import (
 //   - A block that begins with a comment, # NAME or // NAME, is that file.
 //   - A block marked console is commands and what they print. In what they print, … stands for
 //     any text, and alone on a line for any lines.
-//   - The last command of a block marked console stays runs until the page ends. What the block
-//     shows is what it prints to stdout, somewhere; its log goes to stderr.
+//   - The last command of a block marked console stays runs until the page ends. It prints
+//     to stdout, somewhere, the lines that the block shows; its log goes to stderr.
 //   - A block marked sh is not run: it fetches or installs something.
 //
 // Ports are others in the test, for those of the page may be in use, and programs wait longer for weir.

@@ -111,7 +111,7 @@ type Override struct {
 	Written string    `json:"written"` // the limit that holds again from then on
 }
 
-// Exception is how a key came to a limit of its own, for a time. What is not known, as while the rule database is away, is left out.
+// Exception is how a key came to a limit of its own, for a time. Members that this node does not know, as while the rule database is away, are left out.
 type Exception struct {
 	Until  *time.Time `json:"until,omitempty"`
 	Author Text       `json:"author,omitempty"`

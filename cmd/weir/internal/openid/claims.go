@@ -28,7 +28,7 @@ type Person struct {
 // claims are what the provider says of somebody, not read yet.
 type claims map[string]json.RawMessage
 
-// read reads who the provider says somebody is. What the token lacks, the userinfo endpoint may tell: some providers keep tokens short.
+// read reads who the provider says somebody is. The userinfo endpoint may tell claims that the token lacks: some providers keep tokens short.
 func (p *Provider) read(ctx context.Context, f *found, id *oidc.IDToken, token *oauth2.Token) (Person, error) {
 	var said claims
 	if err := id.Claims(&said); err != nil {

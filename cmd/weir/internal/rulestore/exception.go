@@ -89,7 +89,7 @@ const (
 const forgetEnded = time.Hour
 
 // SetException gives the requests that have e.Entries as a descriptor e.Limit in place of the limit of the rule that they meet, until e.Until. It
-// takes the place of an exception that they have. What was used stays used, now and when it ends. It takes the role
+// takes the place of an exception that they have. The use so far stays counted, now and when it ends. It takes the role
 // Publish for the rule's team or the domain's. In a domain under review one person alone can do it for MaxUnreviewed, as Override
 // has it; another person that does the same confirms it.
 func (s *Store) SetException(ctx context.Context, by Actor, e Exception) (Exception, error) {

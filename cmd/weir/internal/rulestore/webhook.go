@@ -18,7 +18,7 @@ type Webhook struct {
 	URL   string   `json:"url"`             // lists have its host only: as with Slack, it may be a secret
 	Form  Form     `json:"form"`            // of what it is sent
 	Kinds []string `json:"kinds,omitempty"` // of messages that it is sent, some of MessageKinds; empty: all
-	// Disabled is whether nothing is sent. What happens meanwhile is not sent later.
+	// Disabled is whether nothing is sent. Events meanwhile are not sent later.
 	Disabled bool      `json:"disabled"`
 	Made     time.Time `json:"made"`
 	Author   string    `json:"author"`
@@ -210,7 +210,7 @@ func (s *Store) RenewWebhook(ctx context.Context, by Actor, id, reason string) (
 	return now, err
 }
 
-// RemoveWebhook ends a webhook. What was not delivered is not any more. It takes the role Admin for its team.
+// RemoveWebhook ends a webhook. Messages that wait are not delivered any more. It takes the role Admin for its team.
 func (s *Store) RemoveWebhook(ctx context.Context, by Actor, id, reason string) error {
 	return s.changeWebhook(ctx, by, "webhook.remove", Webhook{ID: id}, false, reason, func(t *tx, old Webhook) error {
 		if err := t.mayTell(ctx, old.Team); err != nil {

@@ -136,7 +136,7 @@ func (s *Sender) deliver(ctx context.Context, store *rulestore.Store, w *rulesto
 	if ctx.Err() != nil && d.Error != "" {
 		return false, nil // it was cut off: the next node tries again
 	}
-	// What was delivered is written down, also when the node ends.
+	// A delivery is written down, also when the node ends.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), databaseTime)
 	defer stop()
 	if d.Error == "" {

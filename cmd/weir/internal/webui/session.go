@@ -133,7 +133,7 @@ func (v *visit) end() error {
 	return v.store.EndSession(v.r.Context(), id)
 }
 
-// tell keeps something to be said on the next page. What it tells of is done, and stays done where nobody can be told.
+// tell keeps something to be said on the next page. The change that it tells of stays done where nobody can be told.
 func (v *visit) tell(notice string) {
 	if v.session.here {
 		v.pages.sessions.tell(v.session.ID, notice)
