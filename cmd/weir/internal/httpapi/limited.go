@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -54,15 +53,11 @@ type limitedQuery struct {
 
 func readLimited(r *http.Request) (limitedQuery, error) {
 	q := limitedQuery{n: usualLimited}
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := readQuery(r)
 	if err != nil {
-		return q, faultf("the query can't be read: %v; escape all but letters and digits as %%XX", err)
+		return q, err
 	}
-	for name, all := range values {
-		value := all[0]
-		if len(all) > 1 {
-			return q, faultf("%s stands there twice; write it once", quote(name))
-		}
+	for name, value := range values {
 		switch name {
 		case "client":
 			q.Client = value

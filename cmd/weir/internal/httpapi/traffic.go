@@ -132,17 +132,30 @@ type trafficQuery struct {
 	span   string       // of a chart; empty: the last hour of this node
 }
 
-func readTraffic(r *http.Request) (trafficQuery, error) {
-	q := trafficQuery{names: usualNames}
+// readQuery is the parameters of a request, of which each may stand there once.
+func readQuery(r *http.Request) (map[string]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return q, faultf("the query can't be read: %v; escape all but letters and digits as %%XX", err)
+		return nil, faultf("the query can't be read: %v; escape all but letters and digits as %%XX", err)
 	}
+	query := make(map[string]string, len(values))
 	for name, all := range values {
-		value := all[0]
+		if len(all) > 1 {
+			return nil, faultf("%s stands there twice; write it once", quote(name))
+		}
+		query[name] = all[0]
+	}
+	return query, nil
+}
+
+func readTraffic(r *http.Request) (trafficQuery, error) {
+	q := trafficQuery{names: usualNames}
+	values, err := readQuery(r)
+	if err != nil {
+		return q, err
+	}
+	for name, value := range values {
 		switch {
-		case len(all) > 1:
-			return q, faultf("%s stands there twice; write it once", quote(name))
 		case name == "domain" && value != "":
 			q.filter.Domain = value
 		case name == "rule" && value != "" && r.URL.Path != "/v1/shadow":
