@@ -63,9 +63,9 @@ func (d *Daemon) keepAsked(ctx context.Context) {
 	defer hearing.Wait()
 	keepTelling(ctx, limitedEvery, func(within context.Context) error {
 		if ctx.Err() != nil {
-			return d.leaveAsked(within)
+			return d.asking(within, d.leaveAsked)
 		}
-		return d.doAsked(within)
+		return d.asking(within, d.doAsked)
 	}, func(failed string) {
 		d.config.Log.Warn("other nodes can't see which clients are limited here, and resets of theirs wait", "error", failed)
 	})
@@ -81,12 +81,12 @@ func (d *Daemon) hearAsked(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-store.Heard():
-		_ = d.doAsked(ctx) // what fails is tried again, and told then
+		_ = d.asking(ctx, d.doAsked) // what fails is tried again, and told then
 	}
 }
 
-// doAsked does what others ask of this node.
-func (d *Daemon) doAsked(ctx context.Context) error {
+// asking does a thing with the rule database of several nodes, if there is one, that nothing else of asked is done beside.
+func (d *Daemon) asking(ctx context.Context, do func(context.Context, *rulestore.Store) error) error {
 	store := d.sharedDatabase()
 	if store == nil {
 		return nil
@@ -95,6 +95,11 @@ func (d *Daemon) doAsked(ctx context.Context) error {
 	defer d.asked.mu.Unlock()
 	ctx, stop := context.WithTimeout(ctx, limitedTime)
 	defer stop()
+	return do(ctx, store)
+}
+
+// doAsked does what others ask of this node. Call it by asking.
+func (d *Daemon) doAsked(ctx context.Context, store *rulestore.Store) error {
 	ask, err := store.Asked(ctx, d.asked.done)
 	if err != nil {
 		return err
@@ -132,16 +137,8 @@ func (d *Daemon) doAsked(ctx context.Context) error {
 	return nil
 }
 
-// leaveAsked takes away what this node told.
-func (d *Daemon) leaveAsked(ctx context.Context) error {
-	store := d.sharedDatabase()
-	if store == nil {
-		return nil
-	}
-	d.asked.mu.Lock()
-	defer d.asked.mu.Unlock()
-	ctx, stop := context.WithTimeout(ctx, limitedTime)
-	defer stop()
+// leaveAsked takes away what this node told. Call it by asking.
+func (d *Daemon) leaveAsked(ctx context.Context, store *rulestore.Store) error {
 	return store.LeaveLimited(ctx, d.name())
 }
 
@@ -249,7 +246,7 @@ func (d *Daemon) unblock(ctx context.Context, by rulestore.Actor, u rulestore.Un
 	if !store.Shared() {
 		return 1, nil, d.resetClient(ctx, u.Domain, u.Rule, string(u.Client))
 	}
-	if err := d.doAsked(ctx); err != nil {
+	if err := d.asking(ctx, d.doAsked); err != nil {
 		return 0, nil, err
 	}
 	for begun := time.Now(); ; {

@@ -56,21 +56,7 @@ const imported = 10
 // fillPages imports domains with 100 rules each; one rule with 100 versions, one domain that is tightened, and domains that were taken away.
 func fillPages(b *testing.B, data string, domains int) {
 	b.Helper()
-	s, err := rulestore.Open(b.Context(), data)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range 100 {
-		if err := s.SetQuota(b.Context(), root(), fmt.Sprintf("team%d", i), rulestore.MaxQuota, "a benchmark"); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for i := range imported {
-		_, _, err := s.Import(b.Context(), root(), rulestore.Import{Text: manyText(i, 100), Team: fmt.Sprintf("team%d", i%100), To: rulestore.Enforced, Reason: "a benchmark"})
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
+	s := importMany(b, data, imported)
 	for n := range 100 {
 		r, err := s.Rule(b.Context(), "d0000", "path=/service/0")
 		if err == nil {
