@@ -235,17 +235,21 @@ func verifyLines(ctx context.Context, lines auditLines, kept []rulestore.Head) (
 // maxAuditLine is how long a line of a file may be, in bytes: a reason, with each byte of it escaped, and what stands beside it.
 const maxAuditLine = 1 << 20
 
+// openInput opens a file, or standard input for -.
+func openInput(stdin io.Reader, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
+}
+
 // verifyFile checks the lines of a file, as the API gives them.
 func verifyFile(stdin io.Reader, name string, kept []rulestore.Head) (rulestore.Verdict, error) {
-	in := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return rulestore.Verdict{}, err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(stdin, name)
+	if err != nil {
+		return rulestore.Verdict{}, err
 	}
+	defer in.Close() // nothing was written, so there is nothing to lose
 	c := rulestore.Chain{Kept: kept}
 	text := bufio.NewScanner(in)
 	text.Buffer(nil, maxAuditLine)

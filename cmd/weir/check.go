@@ -106,13 +106,19 @@ func requestOf(args []string, cost int64) (*rules.Request, error) {
 	}
 	d := rules.Descriptor{Cost: cost}
 	for _, arg := range args[1:] {
-		key, value, ok := strings.Cut(arg, "=")
-		if !ok || key == "" {
+		e, ok := readEntry(arg)
+		if !ok {
 			return nil, usagef("%q: write key=value", arg)
 		}
-		d.Entries = append(d.Entries, rules.Entry{Key: key, Value: value})
+		d.Entries = append(d.Entries, e)
 	}
 	return &rules.Request{Domain: args[0], Descriptors: []rules.Descriptor{d}}, nil
+}
+
+// readEntry reads key=value.
+func readEntry(word string) (e rules.Entry, ok bool) {
+	e.Key, e.Value, ok = strings.Cut(word, "=")
+	return e, ok && e.Key != ""
 }
 
 // askRules asks rules in this process. Where no limit is for a request, stderr tells why.

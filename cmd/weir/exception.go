@@ -6,9 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,11 +42,11 @@ takes the role publish.`,
 func entriesOf(words []string) ([]rulestore.Entry, error) {
 	var entries []rulestore.Entry
 	for _, word := range words {
-		key, value, ok := strings.Cut(word, "=")
-		if !ok || key == "" {
+		e, ok := readEntry(word)
+		if !ok {
 			return nil, usagef("%q is no key=value of a request, as user=4711", word)
 		}
-		entries = append(entries, rulestore.Entry{Key: key, Value: value})
+		entries = append(entries, rulestore.Entry(e))
 	}
 	return entries, nil
 }
@@ -306,15 +304,11 @@ order. When lines are wrong, each is named with its number, and nothing is chang
 
 // readList reads a file, or standard input for -.
 func readList(stdin io.Reader, path string) ([]byte, error) {
-	in := stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, usagef("%v", err)
-		}
-		defer f.Close() // nothing was written, so there is nothing to lose
-		in = f
+	in, err := openInput(stdin, path)
+	if err != nil {
+		return nil, usagef("%v", err)
 	}
+	defer in.Close() // nothing was written, so there is nothing to lose
 	text, err := io.ReadAll(io.LimitReader(in, rulestore.MaxExceptionCSV+1))
 	if err == nil && len(text) > rulestore.MaxExceptionCSV {
 		err = usagef("%s has over %d bytes; import it in parts", path, rulestore.MaxExceptionCSV)

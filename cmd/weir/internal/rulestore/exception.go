@@ -46,6 +46,24 @@ type Entry struct {
 	Value string `json:"value"`
 }
 
+// Entries are those of a request.
+func Entries(list []rules.Entry) []Entry {
+	entries := make([]Entry, len(list))
+	for i, one := range list {
+		entries[i] = Entry(one)
+	}
+	return entries
+}
+
+// Request is the entries of its requests, for rules.
+func (e *Exception) Request() []rules.Entry {
+	entries := make([]rules.Entry, len(e.Entries))
+	for i, one := range e.Entries {
+		entries[i] = rules.Entry(one)
+	}
+	return entries
+}
+
 // By is who made it, and who confirmed it.
 func (e *Exception) By() string {
 	if e.Second == "" {
@@ -290,11 +308,7 @@ func (w *granting) set(ctx context.Context, e Exception) (Exception, error) {
 	if err != nil {
 		return e, err
 	}
-	entries := make([]rules.Entry, len(e.Entries))
-	for i, one := range e.Entries {
-		entries[i] = rules.Entry(one)
-	}
-	r, key, err := w.active.Grantable(w.domain.Name, entries, e.Of)
+	r, key, err := w.active.Grantable(w.domain.Name, e.Request(), e.Of)
 	if err != nil {
 		return e, &Error{Kind: NotFound, Field: "entries", Text: err.Error()}
 	}

@@ -41,13 +41,7 @@ type listForm struct {
 }
 
 // Link is the form that sets another exception of the same client.
-func (r exceptionRow) Link() string {
-	entries := make([]rules.Entry, len(r.Entries))
-	for i, e := range r.Entries {
-		entries[i] = rules.Entry{Key: e.Key, Value: e.Value}
-	}
-	return exceptionLink(r.Domain, entries)
-}
+func (r exceptionRow) Link() string { return exceptionLink(r.Domain, r.Request()) }
 
 // exceptionLink is the form that sets an exception of the requests with these entries.
 func exceptionLink(domain string, entries []rules.Entry) string {
@@ -114,22 +108,12 @@ func (v *visit) exceptionsOf(reads *scope.Scope, q rulestore.ExceptionList, rule
 	for i, e := range list {
 		may, known := teams[e.Rule]
 		if !known {
-			may = v.mayGrant(e.Domain, e.Rule)
+			may, _ = v.mayPublish(place{e.Domain, e.Rule}) // the store says when it can't be asked
 			teams[e.Rule] = may
 		}
 		rows[i] = exceptionRow{e, may}
 	}
 	return rows, nil
-}
-
-// mayGrant is whether the actor may set and end exceptions of a rule. The store has the last word.
-func (v *visit) mayGrant(domain, rule string) bool {
-	d, err := v.store.Domain(v.r.Context(), domain)
-	if err != nil {
-		return false
-	}
-	r, err := v.store.Rule(v.r.Context(), domain, rule)
-	return err == nil && v.may(rulestore.Publish, r.Team, d.Team)
 }
 
 // exceptionPage is what exception.html shows: the form that makes one.
@@ -181,11 +165,11 @@ func entriesOf(set *rules.Set, rule string, words []string) (lines []string) {
 }
 
 // readEntries reads KEY=VALUE, one a line.
-func readEntries(text string) (entries []rulestore.Entry) {
+func readEntries(text string) (entries []rules.Entry) {
 	for line := range strings.Lines(strings.ReplaceAll(text, "\r\n", "\n")) {
 		line = strings.TrimSuffix(line, "\n")
 		if key, value, _ := strings.Cut(line, "="); line != "" {
-			entries = append(entries, rulestore.Entry{Key: key, Value: value})
+			entries = append(entries, rules.Entry{Key: key, Value: value})
 		}
 	}
 	return entries
@@ -215,12 +199,8 @@ func (v *visit) showException(status int, page exceptionPage) error {
 }
 
 // describe says which rule the requests of a page meet, and what holds for them.
-func (v *visit) describe(page *exceptionPage, set *rules.Set, entries []rulestore.Entry) error {
-	d := rules.Descriptor{Entries: make([]rules.Entry, len(entries))}
-	for i, e := range entries {
-		d.Entries[i] = rules.Entry(e)
-	}
-	met, key := set.Match(page.Domain, &d)
+func (v *visit) describe(page *exceptionPage, set *rules.Set, entries []rules.Entry) error {
+	met, key := set.Match(page.Domain, &rules.Descriptor{Entries: entries})
 	reads, err := v.scope()
 	if err != nil || len(met) == 0 || met[0].Unlimited {
 		return err
@@ -261,7 +241,7 @@ func (p *Pages) setException(v *visit) error {
 		return v.showException(http.StatusBadRequest, page)
 	}
 	made, err := p.options.Changes.SetException(v.r.Context(), v.store, v.actor, rulestore.Exception{
-		Domain: page.Domain, Entries: readEntries(page.Entries), Of: page.Of, Limit: page.Limit, Until: until, Reason: page.Reason,
+		Domain: page.Domain, Entries: rulestore.Entries(readEntries(page.Entries)), Of: page.Of, Limit: page.Limit, Until: until, Reason: page.Reason,
 	})
 	if err == nil {
 		said := fmt.Sprintf("%s has %s until %s.", plain(made.Name()), made.Limit, when(made.Until))

@@ -219,18 +219,7 @@ func (v *visit) mayUnblock(at place) (bool, error) {
 	if v.inFiles(at.domain) {
 		return v.may(rulestore.Publish), nil
 	}
-	d, err := v.store.Domain(v.r.Context(), at.domain)
-	if kindOf(err) == rulestore.NotFound && err != nil {
-		return false, nil
-	}
-	if err != nil || v.may(rulestore.Publish, d.Team) {
-		return err == nil, err
-	}
-	r, err := v.store.Rule(v.r.Context(), at.domain, at.id)
-	if kindOf(err) == rulestore.NotFound && err != nil {
-		return false, nil
-	}
-	return err == nil && v.may(rulestore.Publish, r.Team), err
+	return v.mayPublish(at)
 }
 
 // unblockPage is what unblock.html shows.

@@ -172,6 +172,22 @@ func (v *visit) may(role rulestore.Role, teams ...string) bool {
 	return v.store != nil && v.actor.May(role, teams...)
 }
 
+// mayPublish is whether the actor may publish for the team of a rule of the database, or of its domain. The store has the last word.
+func (v *visit) mayPublish(at place) (bool, error) {
+	d, err := v.store.Domain(v.r.Context(), at.domain)
+	if rulestore.IsKind(err, rulestore.NotFound) {
+		return false, nil
+	}
+	if err != nil || v.may(rulestore.Publish, d.Team) {
+		return err == nil, err
+	}
+	r, err := v.store.Rule(v.r.Context(), at.domain, at.id)
+	if rulestore.IsKind(err, rulestore.NotFound) {
+		return false, nil
+	}
+	return err == nil && v.may(rulestore.Publish, r.Team), err
+}
+
 // csrf is the word that forms of this session bring along.
 func (v *visit) csrf() string {
 	if v.session == nil {

@@ -66,13 +66,7 @@ func (p *Pages) explain(v *visit) error {
 
 // explain shows what the rules would say of the request of a form.
 func (v *visit) explain(page tryPage) error {
-	d := rules.Descriptor{}
-	for line := range strings.Lines(strings.ReplaceAll(page.Entries, "\r\n", "\n")) {
-		line = strings.TrimSuffix(line, "\n")
-		if key, value, _ := strings.Cut(line, "="); line != "" {
-			d.Entries = append(d.Entries, rules.Entry{Key: key, Value: value})
-		}
-	}
+	d := rules.Descriptor{Entries: readEntries(page.Entries)}
 	var err error
 	if d.Cost, err = strconv.ParseInt(page.Cost, 10, 64); err != nil || d.Cost < 0 || d.Cost > weir.MaxCount {
 		page.Faults = map[string]string{"cost": fmt.Sprintf("Write a whole number from 0 to %d.", int64(weir.MaxCount))}
