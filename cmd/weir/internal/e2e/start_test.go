@@ -154,10 +154,7 @@ func (r *reader) session(t *testing.T, text string, stays bool) {
 		t.Fatalf("no command in\n%s", text)
 	}
 	for i, part := range commands {
-		var lines []string
-		for line := range strings.SplitSeq(strings.TrimSuffix(part, "\n"), "\n") {
-			lines = append(lines, line)
-		}
+		lines := strings.Split(strings.TrimSuffix(part, "\n"), "\n")
 		ends := 1 // lines of the command
 		for ends < len(lines) && strings.HasSuffix(lines[ends-1], `\`) {
 			ends++
