@@ -27,7 +27,7 @@ func TestGroups(t *testing.T) {
 	var written, refused atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		c := dial(t, database).cells
+		c := dialPatiently(t, database).cells
 		for range 8 {
 			wg.Go(func() {
 				for range 150 {
@@ -149,7 +149,7 @@ func TestOneOfEach(t *testing.T) {
 	database := postgrestest.Common(t).Database(t)
 	var all []*cells
 	for range 4 {
-		all = append(all, dial(t, database).cells)
+		all = append(all, dialPatiently(t, database).cells)
 	}
 	var seen cas.Version
 	for n := range 50 {

@@ -202,7 +202,7 @@ func TestIsolation(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		database := server.Database(t)
 		setForAll(t, server, database, "default_transaction_isolation", level)
-		stores := []*Store{dial(t, database), dial(t, database), dial(t, database)}
+		stores := []*Store{dialPatiently(t, database), dialPatiently(t, database), dialPatiently(t, database)}
 		var wg sync.WaitGroup
 		for g := range 32 {
 			wg.Go(func() {
@@ -228,7 +228,7 @@ func TestDeleteBesideTakes(t *testing.T) {
 	server := postgrestest.Common(t)
 	database := server.Database(t)
 	setForAll(t, server, database, "deadlock_timeout", "10ms")
-	stores := []*Store{dial(t, database), dial(t, database), dial(t, database)}
+	stores := []*Store{dialPatiently(t, database), dialPatiently(t, database), dialPatiently(t, database)}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	var failed atomic.Int64

@@ -53,6 +53,13 @@ func dial(t testing.TB, of string) *Store {
 	return s
 }
 
+// dialPatiently is dial for tests whose many connections begin at once: on a busy machine that takes
+// the server longer than a host may take by default.
+func dialPatiently(t testing.TB, of string) *Store {
+	t.Helper()
+	return dial(t, with(t, of, "connect_timeout", "30"))
+}
+
 // with is the URL of a database with an option more.
 func with(t testing.TB, of, name, value string) string {
 	t.Helper()

@@ -72,7 +72,7 @@ func newReader(t *testing.T, name string) *reader {
 			t.Fatal(err)
 		}
 	}
-	r.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")+":/usr/sbin", "HOME="+root, "XDG_CACHE_HOME="+root, "GOWORK=", "GOFLAGS=")
+	r.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH")+":/usr/sbin", "HOME="+root, "XDG_CACHE_HOME="+filepath.Join(root, "cache"), "GOWORK=", "GOFLAGS=")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
 		if err != nil {
