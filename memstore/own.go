@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -159,10 +160,7 @@ func (t *table) ownStates(yield func(f uint64, v weir.Version) bool) {
 	for i := range o.shards {
 		s := &o.shards[i]
 		s.mu.Lock()
-		kept := make(map[uint64]*weir.Kept, len(s.kept))
-		for f, k := range s.kept {
-			kept[f] = k // nothing changes what k has: see sweep
-		}
+		kept := maps.Clone(s.kept) // nothing changes what a Kept has: see sweep
 		s.mu.Unlock()
 		for f, k := range kept {
 			if !yield(f, weir.Version{Limit: k.Limit, State: k.State}) {

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,12 +54,12 @@ func TestSamePeriod(t *testing.T) {
 		"10/day fixed-window, 10/24h fixed-window":     "",
 		"{name: a, limit: 9/s}, {name: b, limit: 8/s}": "",
 	} {
-		var got string
+		var got strings.Builder
 		for _, w := range parse(t, text(limits)).Warnings() {
-			got += w.String()
+			got.WriteString(w.String())
 		}
-		if got != want {
-			t.Errorf("%s\ngot  %s\nwant %s", limits, got, want)
+		if got.String() != want {
+			t.Errorf("%s\ngot  %s\nwant %s", limits, got.String(), want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,7 +28,7 @@ func TestOpenTo(t *testing.T) {
 		{"a ring", 0, map[[2]int]bool{{0, 2}: true, {2, 0}: true, {1, 3}: true, {3, 1}: true}, "0000"},
 		{"3 does not hear 0, which hears it", 1, map[[2]int]bool{{3, 0}: true}, "0110"},
 	} {
-		got := ""
+		var got strings.Builder
 		deaf := func(by int) (all []int) {
 			for of := range 4 {
 				if c.deaf[[2]int{by, of}] {
@@ -37,9 +38,9 @@ func TestOpenTo(t *testing.T) {
 			return all
 		}
 		for _, open := range member.OpenTo(c.self, 4, deaf) {
-			got += fmt.Sprint(map[bool]int{true: 1}[open])
+			fmt.Fprint(&got, map[bool]int{true: 1}[open])
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
+		if diff := cmp.Diff(c.want, got.String()); diff != "" {
 			t.Errorf("%s: %s", c.what, diff)
 		}
 	}

@@ -70,7 +70,8 @@ func expressions(t *testing.T) []string {
 func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	cert, key := selfSigned(t)
-	told := "\n"
+	var told strings.Builder
+	told.WriteString("\n")
 	for _, args := range [][]string{
 		{"--tls-cert", cert, "--tls-key", key},
 		{"--store", "redis://" + redistest.Start(t).Addr},
@@ -78,13 +79,13 @@ func TestMetricNames(t *testing.T) {
 		{"--store", "cluster:", "--cluster", porttest.Free(t)},
 		{"--store", "nats://" + natstest.Start(t).Addr + "?log=weir"},
 	} {
-		told += edge(t, args...).metrics(t)
+		told.WriteString(edge(t, args...).metrics(t))
 	}
 	texts := append(expressions(t), recipe(t, filepath.Join(deploy, "prometheus/alerts.yaml")))
 	for _, text := range texts {
 		for _, name := range regexp.MustCompile(`\b(weir|process|go)_[a-z_]+`).FindAllString(text, -1) {
 			family := strings.TrimSuffix(name, "_bucket")
-			if !strings.Contains(told, "\n# TYPE "+family+" ") {
+			if !strings.Contains(told.String(), "\n# TYPE "+family+" ") {
 				t.Errorf("weir tells no %s", name)
 			}
 		}

@@ -347,11 +347,8 @@ func shrink(t testing.TB, s *story, v verdict, within time.Duration) (*story, ve
 				}
 			}
 		}
-		for _, c := range s.smaller() {
-			if try(c) {
-				again = true
-				break
-			}
+		if slices.ContainsFunc(s.smaller(), try) {
+			again = true
 		}
 	}
 	return s, v

@@ -88,20 +88,21 @@ func ruleText(r *oracle.Rule) string {
 func (s *step) String() string {
 	switch s.op {
 	case "check":
-		text := "check " + s.listener
+		var text strings.Builder
+		text.WriteString("check " + s.listener)
 		for _, d := range s.asks {
-			text += " " + askText(d)
+			text.WriteString(" " + askText(d))
 		}
 		if s.receipt != "" {
-			text += " receipt " + s.receipt
+			text.WriteString(" receipt " + s.receipt)
 		}
 		if s.peek {
-			text += " peek"
+			text.WriteString(" peek")
 		}
 		if s.node > 0 {
-			text += fmt.Sprintf(" at %d", s.node)
+			fmt.Fprintf(&text, " at %d", s.node)
 		}
-		return text
+		return text.String()
 	case "settle":
 		var used []string
 		for _, n := range s.used {

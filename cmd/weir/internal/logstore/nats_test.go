@@ -313,20 +313,20 @@ func TestStreamRenumbered(t *testing.T) {
 	defer log.close()
 	read := func(texts string) {
 		t.Helper()
-		got := ""
+		var got strings.Builder
 		eventually(t, "all is read: "+texts, func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			batches, _ := log.poll(ctx) // an error is one of before
 			for _, b := range batches {
 				for _, m := range b.messages {
-					got += string(m.value)
+					got.WriteString(string(m.value))
 				}
 			}
-			return len(got) >= len(texts)
+			return len(got.String()) >= len(texts)
 		})
-		if got != texts {
-			t.Errorf("read %s, want %s", got, texts)
+		if got.String() != texts {
+			t.Errorf("read %s, want %s", got.String(), texts)
 		}
 	}
 	if err := log.make(t.Context()); err != nil {

@@ -87,13 +87,13 @@ func TestNamesOfACloud(t *testing.T) {
 	_, wide, _ := strings.Cut(string(svg), `<g class="wide"`)
 	wide, narrow, _ := strings.Cut(wide, `<g class="narrow"`)
 	for form, text := range map[string]string{"wide": wide, "narrow": narrow} {
-		words := ""
+		var words strings.Builder
 		for _, m := range regexp.MustCompile(`<text[^>]*>([^<]*)</text>`).FindAllStringSubmatch(text, -1) {
-			words += m[1] + " "
+			words.WriteString(m[1] + " ")
 		}
 		for _, v := range cloud.Dots {
-			if !strings.Contains(words, v.Name+" ") {
-				t.Errorf("%s: nothing is called %s in %s", form, v.Name, words)
+			if !strings.Contains(words.String(), v.Name+" ") {
+				t.Errorf("%s: nothing is called %s in %s", form, v.Name, words.String())
 			}
 		}
 	}

@@ -100,10 +100,10 @@ func TestWhatIsAsked(t *testing.T) {
 // TestLayers: the limits of a line pass together or not at all, be they of one rule
 // or of two, and the report says how many lines passed.
 func TestLayers(t *testing.T) {
-	var log string
+	var log strings.Builder
 	for second := range 8 {
 		for range 20 {
-			log += line(second, "192.0.2.1", "GET /x HTTP/1.1")
+			log.WriteString(line(second, "192.0.2.1", "GET /x HTTP/1.1"))
 		}
 	}
 	for name, descriptors := range map[string]string{
@@ -111,7 +111,7 @@ func TestLayers(t *testing.T) {
 		"two":      "  - {key: remote_address, limits: [60/min fixed-window]}\n  - {key: path, limits: [10/s fixed-window]}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := play(t, descriptors, log)
+			report := play(t, descriptors, log.String())
 			if passed := report.Log.Passed; passed == nil || *passed != 60 {
 				t.Errorf("passed: %v, want 60", passed)
 			}

@@ -331,13 +331,14 @@ func answered(data []byte) string {
 	if len(data) < prefix || data[0] != 0 || proto.Unmarshal(data[prefix:], &r) != nil || len(r.Statuses) == 0 {
 		return strconv.QuoteToASCII(string(data))
 	}
-	text := r.OverallCode.String()
+	var text strings.Builder
+	text.WriteString(r.OverallCode.String())
 	for _, s := range r.Statuses {
 		if s.CurrentLimit == nil {
-			text += ", without a limit"
+			text.WriteString(", without a limit")
 			continue
 		}
-		text += fmt.Sprintf(", %d left of %d a %v", s.LimitRemaining, s.CurrentLimit.GetRequestsPerUnit(), s.CurrentLimit.GetUnit())
+		fmt.Fprintf(&text, ", %d left of %d a %v", s.LimitRemaining, s.CurrentLimit.GetRequestsPerUnit(), s.CurrentLimit.GetUnit())
 	}
-	return text
+	return text.String()
 }

@@ -137,11 +137,12 @@ const maxLineErrors = 100
 
 // BadLines is the error of lines that are wrong. It has all of them in words, or the first hundred.
 func BadLines(bad []LineError) *Error {
-	text := counted(int64(len(bad)), "line") + " can't be used, and nothing was changed:"
+	var text strings.Builder
+	text.WriteString(counted(int64(len(bad)), "line") + " can't be used, and nothing was changed:")
 	for _, b := range bad[:min(len(bad), maxLineErrors)] {
-		text += fmt.Sprintf("\nline %d: %s", b.Line, b.Text)
+		fmt.Fprintf(&text, "\nline %d: %s", b.Line, b.Text)
 	}
-	return &Error{Kind: Invalid, Field: "lines", Text: text}
+	return &Error{Kind: Invalid, Field: "lines", Text: text.String()}
 }
 
 // ExceptionBatch is exceptions of one domain that are set together, or none.

@@ -55,8 +55,8 @@ func escape(v reflect.Value) {
 			escape(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			escape(v.Field(i))
+		for _, field := range v.Fields() {
+			escape(field)
 		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {

@@ -42,19 +42,19 @@ func TestFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "usage")
 	f := openFiles(t, dir)
 	f.most = 100
-	want := ""
+	var want strings.Builder
 	for i := range 20 {
 		line := fmt.Sprintf("%040d\n", i)
 		if err := f.Append(t.Context(), Batch{Lines: []byte(line)}); err != nil {
 			t.Fatal(err)
 		}
-		want += line
+		want.WriteString(line)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	got, files := kept(t, dir)
-	if got != want || files != 10 {
+	if got != want.String() || files != 10 {
 		t.Errorf("%d files with %q", files, got)
 	}
 	names, _ := filepath.Glob(filepath.Join(dir, "*"))

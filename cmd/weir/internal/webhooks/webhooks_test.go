@@ -134,7 +134,7 @@ func signed(h http.Header, body, secret string) bool {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(h.Get("webhook-id") + "." + h.Get("webhook-timestamp") + "." + body))
-	for _, one := range strings.Split(h.Get("webhook-signature"), " ") {
+	for one := range strings.SplitSeq(h.Get("webhook-signature"), " ") {
 		if one == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
 			return true
 		}

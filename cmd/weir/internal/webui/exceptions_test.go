@@ -1,6 +1,7 @@
 package webui_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -32,9 +33,7 @@ func TestExceptions(t *testing.T) {
 		{"domain", "files", "comes from the files"},
 	} {
 		bad := url.Values{}
-		for k, v := range form {
-			bad[k] = v
-		}
+		maps.Copy(bad, form)
 		bad.Set(c.field, c.value)
 		r, page = b.post(t, "/ui/exception", bad)
 		if r.StatusCode < 400 {

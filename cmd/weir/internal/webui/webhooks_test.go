@@ -1,6 +1,7 @@
 package webui_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -65,9 +66,7 @@ func TestWebhooks(t *testing.T) {
 	} {
 		bad := url.Values{}
 		for _, from := range []url.Values{form, c.set} {
-			for k, v := range from {
-				bad[k] = v
-			}
+			maps.Copy(bad, from)
 		}
 		r, page = ada.post(t, "/ui/webhooks", bad)
 		wants(t, r, page, http.StatusBadRequest, c.want, `role="alert"`)

@@ -158,7 +158,7 @@ func ends(ctx context.Context, client *kgo.Client, topic string) (map[int32]int6
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	asked := kmsg.NewPtrMetadataRequest()
-	asked.Topics = []kmsg.MetadataRequestTopic{{Topic: kmsg.StringPtr(topic)}}
+	asked.Topics = []kmsg.MetadataRequestTopic{{Topic: new(topic)}}
 	meta, err := asked.RequestWith(ctx, client)
 	if err != nil {
 		return nil, err
