@@ -273,16 +273,14 @@ func TestFewNewcomer(t *testing.T) {
 func TestFewForNothing(t *testing.T) {
 	s := New(Options{MaxKeys: 1})
 	limit := weir.MustParseLimit("9/h")
-	take := func(key string, cost int64) []weir.Decision {
+	take := func(key string, cost int64) {
 		var asks []weir.Ask
 		for _, rule := range []string{"a", "b"} {
 			asks = append(asks, weir.Ask{State: weir.StateKey{Rule: rule, Key: key}, Limit: limit, Cost: cost})
 		}
-		out := make([]weir.Decision, len(asks))
-		if err := s.TakeAt(hour, asks, out); err != nil {
+		if err := s.TakeAt(hour, asks, make([]weir.Decision, len(asks))); err != nil {
 			t.Fatal(err)
 		}
-		return out
 	}
 	for i := range 15 {
 		take(fmt.Sprint("used", i), 5)

@@ -222,8 +222,8 @@ func TestIsolation(t *testing.T) {
 // TestDeleteBesideTakes: the statement by which docs/stores.md has an operator delete the counts of a rule ends soon
 // beside takes, and neither waits for the other in a circle.
 func TestDeleteBesideTakes(t *testing.T) {
-	if docs, err := os.ReadFile("../docs/stores.md"); err != nil || !strings.Contains(string(docs), deleteRule("shop/user")) {
-		t.Errorf("docs/stores.md has another statement than %s; %v", deleteRule("shop/user"), err)
+	if docs, err := os.ReadFile("../docs/stores.md"); err != nil || !strings.Contains(string(docs), deleteRule) {
+		t.Errorf("docs/stores.md has another statement than %s; %v", deleteRule, err)
 	}
 	server := postgrestest.Common(t)
 	database := server.Database(t)
@@ -249,7 +249,7 @@ func TestDeleteBesideTakes(t *testing.T) {
 	}
 	time.Sleep(200 * time.Millisecond)
 	for range 5 {
-		server.Query(t, database, deleteRule("shop/user"))
+		server.Query(t, database, deleteRule)
 		time.Sleep(20 * time.Millisecond)
 	}
 	close(done)
@@ -259,7 +259,7 @@ func TestDeleteBesideTakes(t *testing.T) {
 	}
 	_, _ = take(t.Context(), stores[0], "10/day", "shop_user", "k")
 	_, _ = take(t.Context(), stores[0], "10/day", "shop/user", "k")
-	server.Query(t, database, deleteRule("shop/user"))
+	server.Query(t, database, deleteRule)
 	left := server.Query(t, database, "select string_agg(k, ' ') from weir where k like 'shop%'")
 	if left != "shop_user:k" {
 		t.Errorf("left are %s", left)
@@ -267,6 +267,4 @@ func TestDeleteBesideTakes(t *testing.T) {
 }
 
 // deleteRule is the statement of docs/stores.md.
-func deleteRule(rule string) string {
-	return "delete from weir where k in (select k from weir where starts_with(k, '" + rule + ":') order by k for update)"
-}
+const deleteRule = "delete from weir where k in (select k from weir where starts_with(k, 'shop/user:') order by k for update)"

@@ -179,11 +179,14 @@ func TestExceptionExplained(t *testing.T) {
 	if !slices.Contains(at.Limits[0].Notes, want) || at.Limits[0].Grant.Author != "ann" {
 		t.Errorf("%q", at.Limits[0].Notes)
 	}
-	denied := check(t, l, costing(101, "user=4711"))
-	if denied = check(t, l, costing(100, "user=4711")); !denied.Allowed {
+	if all := check(t, l, costing(101, "user=4711")); all.Allowed {
+		t.Fatal("more than the limit was allowed")
+	}
+	if all := check(t, l, costing(100, "user=4711")); !all.Allowed {
 		t.Fatal("denied")
 	}
-	if denied = check(t, l, costing(5, "user=4711")); denied.Allowed {
+	denied := check(t, l, costing(5, "user=4711"))
+	if denied.Allowed {
 		t.Fatal("allowed")
 	}
 	e.Limit = nil

@@ -229,7 +229,7 @@ func (r *Rule) words(name string) (words []string, ok bool) {
 		return []string{name}, true
 	default:
 		for len(words) < n {
-			word, rest := name, ""
+			var word, rest string
 			if quoted, err := strconv.QuotedPrefix(name); err == nil && name[0] == '"' {
 				rest = name[len(quoted):]
 				word, err = strconv.Unquote(quoted)

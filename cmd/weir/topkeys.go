@@ -195,6 +195,7 @@ func (v *topView) choose(key topKey, rules int) {
 		v.chosen = 0
 	case keyEnd:
 		v.chosen = rules
+	default: // other keys choose none
 	}
 	v.chosen = max(min(v.chosen, rules-1), 0)
 }

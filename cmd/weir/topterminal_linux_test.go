@@ -52,8 +52,8 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 func TestTopTerminal(t *testing.T) {
 	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"at":%q,"rules":[{"domain":"shop","rule":"shop/user","limit":"10/s","since":"2026-11-22T00:00:00Z","passed":1,"denied":7,"clients":{"denied":7,"top":[{"key":"ann","denied":7}]}},`+
-			`{"domain":"shop","rule":"shop/other","limit":"10/s","since":"2026-11-22T00:00:00Z","passed":1,"denied":0,"clients":{"top":[]}}]}`, time.Now().Format(time.RFC3339Nano))
+		_, _ = fmt.Fprintf(w, `{"at":%q,"rules":[{"domain":"shop","rule":"shop/user","limit":"10/s","since":"2026-11-22T00:00:00Z","passed":1,"denied":7,"clients":{"denied":7,"top":[{"key":"ann","denied":7}]}},`+
+			`{"domain":"shop","rule":"shop/other","limit":"10/s","since":"2026-11-22T00:00:00Z","passed":1,"denied":0,"clients":{"top":[]}}]}`, time.Now().Format(time.RFC3339Nano)) // the screen tells
 	}))
 	defer daemon.Close()
 	for _, noColour := range []string{"", "1"} {

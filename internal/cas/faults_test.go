@@ -150,9 +150,9 @@ func busySpreads(t *testing.T, together bool) {
 	})
 }
 
-func asksOfMany(id uint64, users int, tenant, user string) []weir.Ask {
+func asksOfMany(id uint64, users int, user string) []weir.Ask {
 	l := weir.MustParseLimit("1000000/day")
-	asks := []weir.Ask{{State: weir.StateKey{Rule: "tenant", Key: tenant}, Limit: l, Cost: 1, Receipt: id, Once: true}}
+	asks := []weir.Ask{{State: weir.StateKey{Rule: "tenant", Key: "t"}, Limit: l, Cost: 1, Receipt: id, Once: true}}
 	for u := range users {
 		asks = append(asks, weir.Ask{State: weir.StateKey{Rule: "user", Key: fmt.Sprint(user, u)}, Limit: l, Cost: 1, Receipt: id, Once: true})
 	}
@@ -164,7 +164,7 @@ func TestOnceLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, process{server: newServer()}, true)
 		for id := range uint64(200) {
-			asks := asksOfMany(id+1, 63, "t", "u")
+			asks := asksOfMany(id+1, 63, "u")
 			if err := e.Take(t.Context(), asks, make([]weir.Decision, len(asks))); err != nil {
 				t.Errorf("take %d: %v", id, err)
 				// others of the tenant?
@@ -181,7 +181,7 @@ func TestOnceLargeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, process{server: newServer(), delay: 10 * time.Millisecond}, true)
 		for range 2 {
-			asks := asksOfMany(0, 63, "t", "u")
+			asks := asksOfMany(0, 63, "u")
 			if err := e.Take(t.Context(), asks, make([]weir.Decision, len(asks))); err != nil {
 				t.Fatal(err)
 			}
@@ -190,13 +190,13 @@ func TestOnceLargeTogether(t *testing.T) {
 		var failed, plain atomic.Int64
 		for id := range uint64(32) {
 			wg.Go(func() {
-				asks := asksOfMany(id+1, 63, "t", "u")
+				asks := asksOfMany(id+1, 63, "u")
 				if err := e.Take(t.Context(), asks, make([]weir.Decision, len(asks))); err != nil {
 					failed.Add(1)
 				}
 			})
 			wg.Go(func() {
-				asks := asksOfMany(0, 0, "t", "")
+				asks := asksOfMany(0, 0, "")
 				if err := e.Take(t.Context(), asks, make([]weir.Decision, 1)); err != nil {
 					plain.Add(1)
 					t.Log(err)

@@ -12,7 +12,7 @@ import (
 // TestHere: where a decision has to be waited for, no fallback decides in its place, and none is said to be needed.
 func TestHere(t *testing.T) {
 	r := newRemote()
-	waits := error(here.ErrWaits)
+	waits := here.ErrWaits
 	r.broken.Store(&waits)
 	g := guard.New(r, guard.Options{Near: true, Changed: func(string, error) { t.Error("the store is said to be away") }})
 	only, out := &here.Context{Context: t.Context()}, make([]weir.Decision, 1)

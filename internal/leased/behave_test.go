@@ -296,7 +296,9 @@ func TestHoldsNoMore(t *testing.T) {
 				t.Errorf("%d are held of at most %d", u, most)
 			}
 			time.Sleep(2 * time.Second)
-			r.Store.Reset(t.Context(), []weir.StateKey{wide.State})
+			if err := r.Store.Reset(t.Context(), []weir.StateKey{wide.State}); err != nil {
+				t.Error(err)
+			}
 		}
 		end(t, []*leased.Store{s})
 	})

@@ -135,18 +135,12 @@ func TestReturnBesideOthers(t *testing.T) {
 		}
 		synctest.Wait()
 		t.Logf("held %d, used in store %d, passed now %d, %+v", n0, used(t, m, a), p.sum(), one.Stats())
-		for {
-			if take(t, one, a)[0].Outcome != weir.Allowed {
-				break
-			}
+		for take(t, one, a)[0].Outcome == weir.Allowed {
 			p.add(1)
 			synctest.Wait()
 		}
 		c.Cost = 1
-		for {
-			if take(t, m, c)[0].Outcome != weir.Allowed {
-				break
-			}
+		for take(t, m, c)[0].Outcome == weir.Allowed {
 			p.add(1)
 		}
 		if e, over := p.beyond(a.Limit); over {

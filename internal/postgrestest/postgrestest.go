@@ -375,7 +375,7 @@ func (s *Server) Kill() {
 }
 
 // common is the server of Common, and what ends it.
-var common struct {
+var common struct { //nolint:gochecknoglobals // tests of a package have nothing else in common
 	sync.Mutex
 	server *Server
 	ends   []func()

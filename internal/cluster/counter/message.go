@@ -56,6 +56,7 @@ func head(kind byte, way weir.Sharing) []byte {
 		mark = gossips
 	case weir.SharingHub:
 		mark = hubs
+	default: // a mesh
 	}
 	return append(make([]byte, 0, MaxPost), frame.Version, kind, mark)
 }

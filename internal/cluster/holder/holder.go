@@ -69,7 +69,7 @@ type Holder struct {
 }
 
 // nowhere is the place of a key that no view has told.
-var nowhere member.Place
+var nowhere member.Place //nolint:gochecknoglobals // it is never written, and each key would have one of its own
 
 // New is what a node keeps of a key, with the row for its table. asks numbers the asks of the
 // node, which is the process of that incarnation.

@@ -168,17 +168,18 @@ func (r *network) take(n string, a weir.Ask, tries int) (d weir.Decision, err er
 	return d, err
 }
 
-func (r *network) cutOff(n string, on bool) {
+// cutOff has a and the others not hear each other, or hear each other again.
+func (r *network) cutOff(on bool) {
 	for _, o := range r.names {
-		r.cut[[2]string{n, o}], r.cut[[2]string{o, n}] = on, on
+		r.cut[[2]string{"a", o}], r.cut[[2]string{o, "a"}] = on, on
 	}
 }
 
-// crash ends a process, and has the others give it up after a while.
-func (r *network) crash(n string, after time.Duration) {
-	r.ps[n] = nil
+// crash ends the process of c, and has the others give it up after a while.
+func (r *network) crash(after time.Duration) {
+	r.ps["c"] = nil
 	r.run(after)
-	r.forget(n)
+	r.forget("c")
 	r.run(5 * time.Second)
 }
 
@@ -255,7 +256,7 @@ func TestBackupOfCrashed(t *testing.T) {
 			_, err := r.take("c", a, 1)
 			r.run(130 * time.Second)
 			passed := r.whole("c", a, 1)
-			r.crash("c", gone)
+			r.crash(gone)
 			if err == nil {
 				return -1
 			}
@@ -270,7 +271,7 @@ func TestBackupOfCrashed(t *testing.T) {
 			passed := r.whole("c", a, 1)
 			r.run(200 * time.Millisecond)
 			passed += r.whole("c", a, 4)
-			r.crash("c", gone)
+			r.crash(gone)
 			if err == nil {
 				return -1
 			}
@@ -281,7 +282,7 @@ func TestBackupOfCrashed(t *testing.T) {
 			r.whole("c", a, 1)
 			r.run(125 * time.Second)
 			passed := r.whole("c", a, 10)
-			r.crash("c", gone)
+			r.crash(gone)
 			return passed + r.whole("a", a, 340)
 		}},
 		"the state is too long for a message": {8000, func(r *network) int64 {
@@ -291,7 +292,7 @@ func TestBackupOfCrashed(t *testing.T) {
 				r.step()
 				passed += r.whole("c", a, 100)
 			}
-			r.crash("c", gone)
+			r.crash(gone)
 			return passed + r.whole("a", a, 10)
 		}},
 		"the rule had another policy": {10, func(r *network) int64 {
@@ -300,7 +301,7 @@ func TestBackupOfCrashed(t *testing.T) {
 			passed := r.passes("c", q, 10)
 			r.run(5 * time.Second)
 			q.Policy = protocol.Proportional
-			r.crash("c", gone)
+			r.crash(gone)
 			return passed + r.passes("a", q, 12)
 		}},
 		"the rule had a fast limit": {60, func(r *network) int64 {
@@ -309,7 +310,7 @@ func TestBackupOfCrashed(t *testing.T) {
 			_, q = key("60/24h")
 			passed += r.passes("c", q, 3)
 			r.run(time.Second)
-			r.crash("c", gone)
+			r.crash(gone)
 			return passed + r.passes("a", q, 70)
 		}},
 		"two settlements at once charge more": {20, func(r *network) int64 {
@@ -328,7 +329,7 @@ func TestBackupOfCrashed(t *testing.T) {
 				}
 				r.step()
 			}
-			r.crash("c", gone)
+			r.crash(gone)
 			return 12 + r.passes("a", q, 30)
 		}},
 		"it was reset": {20, func(r *network) int64 {
@@ -340,11 +341,11 @@ func TestBackupOfCrashed(t *testing.T) {
 			}
 			r.out("c", &fx)
 			r.run(time.Second)
-			r.crash("c", gone)
+			r.crash(gone)
 			return passed + r.passes("a", q, 12)
 		}},
 		"another one crashes a minute later": {6, func(r *network) int64 {
-			r.crash("c", gone)
+			r.crash(gone)
 			r.run(time.Minute)
 			r.ps["b"] = nil
 			r.run(5 * time.Second)
@@ -355,7 +356,7 @@ func TestBackupOfCrashed(t *testing.T) {
 			r.far(15 * time.Millisecond)
 			a, _ := key("300/168h")
 			passed := r.whole("c", a, 20)
-			r.crash("c", gone)
+			r.crash(gone)
 			return passed + r.whole("a", a, 310)
 		}},
 	} {
@@ -402,10 +403,10 @@ func TestBackupTwice(t *testing.T) {
 			passed[i] += r.whole(n, asks[i], count)
 		}
 	}
-	r.cutOff("a", true)
+	r.cutOff(true)
 	r.run(2 * time.Second)
 	each("c", 1) // b keeps the backups
-	r.cutOff("a", false)
+	r.cutOff(false)
 	r.run(time.Second)
 	each("c", 9) // a does
 	r.ps["c"] = nil
@@ -442,13 +443,13 @@ func TestBackupWaits(t *testing.T) {
 		}
 	}
 	r.ps["a"].backups.Most = 1
-	r.cutOff("a", true)
+	r.cutOff(true)
 	r.run(2 * time.Second)
 	for i := range 100 {
 		q.State = keyFor(i, "c", "a", "b")
 		r.passes("c", q, 1)
 	}
-	r.cutOff("a", false) // it is to keep the backups again
+	r.cutOff(false) // it is to keep the backups again
 	r.run(5 * time.Second)
 	before := r.sent[protocol.Backup]
 	r.run(5 * time.Second)

@@ -99,7 +99,7 @@ func (g *Ledger) Row(key weir.StateKey) *table.Row[*Ledger] {
 }
 
 // nowhere is the place of a key that is not known yet.
-var nowhere member.Place
+var nowhere member.Place //nolint:gochecknoglobals // it is never written, and each key would have one of its own
 
 // begin is a ledger of a key that nothing is known of, but what other nodes may have let pass.
 func begin(l *weir.Limit, used []charge) *Ledger {

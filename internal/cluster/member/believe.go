@@ -8,6 +8,7 @@ import "slices"
 // Fate is what becomes of a backup.
 type Fate int
 
+// The fates.
 const (
 	Kept    Fate = iota // its owner has not lost the key
 	Waits               // its owner may be gone

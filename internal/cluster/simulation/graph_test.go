@@ -60,8 +60,8 @@ func (all shapes) add(s *shape, t reflect.Type, at uintptr) {
 	}
 	switch k := t.Kind(); k {
 	case reflect.Struct:
-		for i := range t.NumField() {
-			all.add(s, t.Field(i).Type, at+t.Field(i).Offset)
+		for field := range t.Fields() {
+			all.add(s, field.Type, at+field.Offset)
 		}
 	case reflect.Array:
 		for i := range t.Len() {
@@ -215,6 +215,8 @@ func (w *walk) write(s *shape, b []byte, at unsafe.Pointer) []byte {
 			if v := reflect.NewAt(p.typ, field).Elem(); !p.index {
 				b = w.entries(p, b, v)
 			}
+		default:
+			panic(fmt.Sprintf("no part is a %v", p.kind))
 		}
 	}
 	return b

@@ -105,6 +105,7 @@ func (c *Cluster) boot(now weir.Instant, i int, found bool) error {
 	switch c.Sharing {
 	case weir.SharingMesh, weir.SharingGossip, weir.SharingHub, weir.SharingDivided, bounds.Log:
 		return c.bootReplica(now, i)
+	default: // one node decides for each key
 	}
 	for n := range max(c.Shards, 1) {
 		node, err := lease.NewNode(lease.Settings{Name: m.name, Incarnation: m.incarnation, Shard: uint64(n), Keys: max(c.Keys, 1<<10)})

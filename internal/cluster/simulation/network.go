@@ -27,9 +27,6 @@ type network struct {
 	weighs      bool         // bytes are counted
 }
 
-// calmly is the network while nothing goes wrong.
-var calmly = network{least: 1000, most: 1000, double: -1}
-
 // travels is how long a letter takes.
 func (n *network) travels(random *rand.Rand) weir.Instant {
 	if n.most <= n.least {
@@ -53,7 +50,7 @@ func (c *Cluster) letter(from, to int) (l *letter) {
 func (c *Cluster) send(now weir.Instant, l *letter) {
 	n, copies := &c.network, 1
 	if c.calm(now, c.Calm) {
-		n = &calmly
+		n = &network{least: 1000, most: 1000, double: -1} // nothing goes wrong
 	} else if c.cut[l.from][l.to] > now {
 		c.letters = append(c.letters, l)
 		return

@@ -232,7 +232,7 @@ func TestUsageLog(t *testing.T) {
 			var mu sync.Mutex
 			var callers sync.WaitGroup
 			for seed := range uint64(4) {
-				conn, err := net.Dial("tcp", r.resp)
+				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.resp)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -151,7 +151,7 @@ func (a *attacker) flood(k *attack, more func(sent int) bool) (sent int) {
 // settles waits until all is read that was sent, or the server hangs up.
 func (a *attacker) settles(t testing.TB) {
 	t.Helper()
-	a.raw(http2.FramePing, 0, 0, "the last")
+	a.raw(http2.FramePing, 0, "the last")
 	_, _ = a.send() // if it fails, the server has hung up
 	select {
 	case <-a.pong:
@@ -193,9 +193,9 @@ func (a *attacker) sets(id http2.SettingID, values ...uint32) {
 	_ = a.WriteSettings(all...) // a buffer takes all
 }
 
-// raw writes a frame as it is.
-func (a *attacker) raw(kind http2.FrameType, flags http2.Flags, id uint32, payload string) {
-	_ = a.WriteRawFrame(kind, flags, id, []byte(payload)) // a buffer takes all
+// raw writes a frame as it is, without flags.
+func (a *attacker) raw(kind http2.FrameType, id uint32, payload string) {
+	_ = a.WriteRawFrame(kind, 0, id, []byte(payload)) // a buffer takes all
 }
 
 // closes hangs up, and waits until nothing more is read.

@@ -36,7 +36,7 @@ var attacks = []attack{
 	},
 	{
 		number: "CVE-2019-9512", name: "ping flood", ends: calm, reason: flood,
-		each: func(a *attacker, _ uint32) { a.raw(http2.FramePing, 0, 0, "12345678") },
+		each: func(a *attacker, _ uint32) { a.raw(http2.FramePing, 0, "12345678") },
 	},
 	{
 		number: "CVE-2019-9513", name: "resource loop", ends: calm, reason: flood,
@@ -74,12 +74,12 @@ var attacks = []attack{
 	{
 		number: "CVE-2019-9518", name: "empty frames", ends: calm, reason: flood,
 		begin: func(a *attacker) { a.head(1, a.heads) },
-		each:  func(a *attacker, _ uint32) { a.raw(http2.FrameData, 0, 1, "") },
+		each:  func(a *attacker, _ uint32) { a.raw(http2.FrameData, 1, "") },
 	},
 	{
 		number: "CVE-2019-9518", name: "empty continuations", ends: calm, reason: flood,
-		begin: func(a *attacker) { a.raw(http2.FrameHeaders, 0, 1, "\x83") },
-		each:  func(a *attacker, _ uint32) { a.raw(http2.FrameContinuation, 0, 1, "") },
+		begin: func(a *attacker) { a.raw(http2.FrameHeaders, 1, "\x83") },
+		each:  func(a *attacker, _ uint32) { a.raw(http2.FrameContinuation, 1, "") },
 	},
 	{
 		number: "CVE-2023-44487", name: "rapid reset", ends: calm, reason: flood,
@@ -97,9 +97,9 @@ var attacks = []attack{
 	},
 	{
 		number: "CVE-2023-45288", name: "continuations without end", ends: calm, reason: flood,
-		begin: func(a *attacker) { a.raw(http2.FrameHeaders, 0, 1, "\x83") },
+		begin: func(a *attacker) { a.raw(http2.FrameHeaders, 1, "\x83") },
 		each: func(a *attacker, _ uint32) {
-			a.raw(http2.FrameContinuation, 0, 1, "\x00\x01x\x7f\x9d\x0f"+strings.Repeat("y", 2060))
+			a.raw(http2.FrameContinuation, 1, "\x00\x01x\x7f\x9d\x0f"+strings.Repeat("y", 2060))
 		},
 	},
 	{
@@ -112,7 +112,7 @@ var attacks = []attack{
 			case 3:
 				a.lets(id, 1<<31-1)
 			case 5:
-				a.raw(http2.FramePriority, 0, id, "")
+				a.raw(http2.FramePriority, id, "")
 			default:
 				a.head(id, a.heads) // a second time
 			}
@@ -167,7 +167,7 @@ var attacks = []attack{
 	},
 	{
 		number: "slow", name: "a head that stops", ends: "ENHANCE_YOUR_CALM: a call must arrive", reason: "slow",
-		begin: func(a *attacker) { a.raw(http2.FrameHeaders, 0, 1, "\x83") },
+		begin: func(a *attacker) { a.raw(http2.FrameHeaders, 1, "\x83") },
 	},
 	{
 		number: "slow", name: "a frame that stops", ends: "ENHANCE_YOUR_CALM: a call must arrive", reason: "slow",

@@ -120,7 +120,7 @@ func answersOf(t *testing.T, at, text string) (bodies []string) {
 		if strings.HasPrefix(text, http.MethodHead) && len(bodies) == 0 {
 			method = http.MethodHead
 		}
-		r, err := http.ReadResponse(in, &http.Request{Method: method})
+		r, err := http.ReadResponse(in, &http.Request{Method: method}) //nolint:bodyclose // it is read, and the connection is closed
 		if err != nil {
 			return bodies
 		}

@@ -218,10 +218,10 @@ func (r *reader) run(t *testing.T, command string, prints []string, stays bool) 
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		select {
-		case <-ended:
+		case <-ended: //nolint:errcheck // it was told to end
 		case <-time.After(20 * time.Second):
 			cancel()
-			<-ended
+			<-ended //nolint:errcheck // it was killed
 		}
 		cancel()
 	})

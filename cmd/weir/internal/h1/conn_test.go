@@ -6,7 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"regexp"
@@ -100,7 +100,7 @@ func newServer(t *testing.T, o Options, alone bool) *server {
 	t.Helper()
 	s := &server{pipes: newPipes()}
 	web := &http.Server{
-		Handler: http.HandlerFunc(say), ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(say), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
 	}
 	o.Takes, o.HandedOver = httpapi.Small, func() { s.handed.Add(1) }
@@ -222,7 +222,7 @@ func TestWaits(t *testing.T) {
 		in := bufio.NewReader(c)
 		begun := time.Now()
 		for i := range 2 {
-			if _, err := http.ReadResponse(in, &http.Request{Method: http.MethodHead}); err != nil {
+			if _, err := http.ReadResponse(in, &http.Request{Method: http.MethodHead}); err != nil { //nolint:bodyclose // it is read as an answer to HEAD, which has none
 				t.Fatal(err)
 			}
 			if i == 0 {
@@ -311,7 +311,7 @@ func TestTLS(t *testing.T) {
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
 		}
-		r, err := http.ReadResponse(in, nil)
+		r, err := http.ReadResponse(in, nil) //nolint:bodyclose // it is read, and the connection is closed
 		if err != nil {
 			t.Fatal(err)
 		}

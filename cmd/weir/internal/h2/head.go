@@ -1,6 +1,9 @@
 package h2
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // maxHead is how large the fields of a request may be, each with fieldCost.
 const maxHead = 16 << 10
@@ -182,19 +185,16 @@ func isName(name []byte) bool {
 		name = name[1:]
 	}
 	for _, b := range name {
-		if !inName[b] {
+		if !inName(b) {
 			return false
 		}
 	}
 	return len(name) > 0
 }
 
-var inName = func() (in [256]bool) {
-	for _, b := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") {
-		in[b] = true
-	}
-	return in
-}()
+func inName(b byte) bool {
+	return 'a' <= b && b <= 'z' || b == '-' || '0' <= b && b <= '9' || strings.IndexByte("!#$%&'*+.^_`|~", b) >= 0
+}
 
 // isValue is whether a field may have this value.
 func isValue(value []byte) bool {

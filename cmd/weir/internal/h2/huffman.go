@@ -34,7 +34,7 @@ type step struct {
 }
 
 // steps are the tables; the first is that of a code's first 8 bits.
-var steps = newSteps()
+var steps = newSteps() //nolint:gochecknoglobals // Go has no constant tables
 
 func newSteps() [][256]step {
 	all := make([][256]step, 1)

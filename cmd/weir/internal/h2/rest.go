@@ -77,7 +77,7 @@ func Caller(ctx context.Context) any { return ctx.Value(callerKey{}) }
 func (r *rest) serve(q *http.Request) {
 	defer func() {
 		if p := recover(); p != nil {
-			if p != http.ErrAbortHandler {
+			if p != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
 				r.conn.server.config.Panicked("a request", p)
 			}
 			r.conn.mu.Lock()

@@ -2,6 +2,7 @@ package h2
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,7 +47,7 @@ func open(t testing.TB, rest http.Handler) string {
 		if err := s.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if err := <-done; err != net.ErrClosed {
+		if err := <-done; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -79,6 +80,7 @@ func TestEchoes(t *testing.T) {
 				t.Fatal(path, size, err)
 			}
 			b, err := io.ReadAll(r.Body)
+			_ = r.Body.Close() // it is read
 			if string(b) != text || err != nil {
 				t.Error(path, size, len(b), err)
 			}

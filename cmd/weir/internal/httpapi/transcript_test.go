@@ -7,7 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -73,7 +73,7 @@ func overHTTP(t *testing.T, h http.Handler, r *http.Request) *http.Response {
 func overSmall(t *testing.T, h http.Handler, r *http.Request) *http.Response {
 	t.Helper()
 	handed := false
-	web := &http.Server{Handler: h, ReadHeaderTimeout: time.Second, WriteTimeout: time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	web := &http.Server{Handler: h, ReadHeaderTimeout: time.Second, WriteTimeout: time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	small := h1.New(web, h1.Options{Takes: Small, Here: true, HandedOver: func() { handed = true }})
 	response := overPipe(t, r, small.Serve, func() error {
 		return errors.Join(web.Close(), small.Stop(t.Context())) // Stop alone has net/http look again each millisecond
@@ -189,7 +189,7 @@ func (tr *transcript) do(command, body string) string {
 			r.Header.Add(name, strings.TrimSpace(value))
 		}
 	}
-	return tr.print(tr.ask(tr.t, door, r))
+	return tr.print(tr.ask(tr.t, door, r)) //nolint:bodyclose // it is in memory
 }
 
 var (

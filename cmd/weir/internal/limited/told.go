@@ -167,12 +167,12 @@ func Unpack(b []byte) (Told, error) {
 	const most = 1 << 62
 	number := func() int64 { return int64(r.Below(most)) }
 	t := Told{At: time.Unix(int64(r.Below(1<<40)), 0).UTC(), Rest: number(), Omitted: int(number()), Missed: number()}
-	at := func(sign time.Duration) time.Time {
+	at := func(sign int64) time.Time {
 		n := r.Below(1 << 33)
 		if n == 0 {
 			return time.Time{}
 		}
-		return t.At.Add(sign * time.Duration(n-1) * time.Second)
+		return t.At.Add(time.Duration(sign*int64(n-1)) * time.Second)
 	}
 	t.Rules = make([]Rule, r.Length())
 	for i := range t.Rules {

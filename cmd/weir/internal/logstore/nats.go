@@ -314,7 +314,7 @@ func (s *stream) leave() {
 		s.reader = nil
 	}
 	select {
-	case <-s.failed: // it was told of what is left
+	case <-s.failed: //nolint:errcheck // it was told of what is left
 	default:
 	}
 }

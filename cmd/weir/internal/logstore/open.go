@@ -110,6 +110,7 @@ func (s *Store) fits(ctx context.Context, log eventLog, back time.Duration) erro
 
 // warn tells an operator of the log.
 func (s *Store) warn(text string, args ...any) {
+	//nolint:sloglint // each caller has a constant, or findings of how the log is set up
 	s.said.Warn(text, append([]any{"log", s.place.kind + " " + s.place.name}, args...)...)
 }
 

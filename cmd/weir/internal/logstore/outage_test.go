@@ -234,7 +234,7 @@ func TestFallback(t *testing.T) {
 	for range 20 {
 		ask()
 	}
-	c = startKafka(t, durable...)
+	startKafka(t, durable...)
 	eventually(t, "b knows of all", func() bool { return used(t, b, limit, "k") == passed })
 	eventually(t, "a decides again", func() bool { return !ask() })
 	eventually(t, "b knows of that, too", func() bool { return used(t, b, limit, "k") == passed })

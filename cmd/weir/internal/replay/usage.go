@@ -155,7 +155,7 @@ func (p *usagePlayer) read(line []byte) error {
 	r, err := usagelog.ParseRecord(line)
 	if err != nil {
 		p.usage.Foreign++
-		return nil
+		return nil //nolint:nilerr // it is counted
 	}
 	id, ok := p.row(r.ID)
 	if !ok {

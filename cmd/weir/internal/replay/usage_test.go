@@ -39,7 +39,7 @@ func replayed(t interface{ Fatal(...any) }, rules string, json bool, lines ...st
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // the system clears such directories, too
 	file := filepath.Join(dir, "rules.yaml")
 	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
 		t.Fatal(err)

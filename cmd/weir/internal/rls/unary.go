@@ -213,7 +213,7 @@ func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *m
 		}
 		end := arrived.Add(patience)
 		if !start.Before(end) {
-			ctx = expired
+			ctx = expired()
 		} else if !s.options.Here && !here.Only(ctx) {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithDeadline(ctx, end)
@@ -244,11 +244,11 @@ func (s *Server) run(ctx context.Context, head *h2.Head, arrived time.Time, m *m
 }
 
 // expired is a context whose deadline is over.
-var expired = func() context.Context {
+func expired() context.Context {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	cancel()
 	return ctx
-}()
+}
 
 // admit refuses a call before it has cost much. UNAVAILABLE lets Envoy apply its failure mode, and stock
 // clients ask another daemon; RESOURCE_EXHAUSTED would look like a decision.
@@ -285,17 +285,17 @@ func timeout(text []byte) (time.Duration, bool) {
 		return 0, false
 	}
 	unit := units[text[n]]
-	digits := time.Duration(0)
+	digits := int64(0)
 	for _, b := range text[:n] {
 		if b < '0' || b > '9' {
 			return 0, false
 		}
-		digits = digits*10 + time.Duration(b-'0')
+		digits = digits*10 + int64(b-'0')
 	}
 	if unit == time.Hour {
 		digits = min(digits, 1e6) // no call takes as long, and more would be too many nanoseconds
 	}
-	return digits * unit, unit > 0
+	return time.Duration(digits) * unit, unit > 0
 }
 
 // unframe is the one message of a call.

@@ -30,12 +30,10 @@ func users(limit string) string {
 	return fmt.Sprintf("domain: shop\ndescriptors: [{key: user, limits: [%s]}]\n", limit)
 }
 
-// candidates are the items of domain shop, and of others.
-func candidates(set *rules.Set, domains ...string) (all []Candidate) {
-	for _, domain := range append(domains, "shop") {
-		for _, item := range set.Items(domain) {
-			all = append(all, Candidate{Item: item, Version: 2, Over: 1})
-		}
+// candidates are the items of domain shop.
+func candidates(set *rules.Set) (all []Candidate) {
+	for _, item := range set.Items("shop") {
+		all = append(all, Candidate{Item: item, Version: 2, Over: 1})
 	}
 	return all
 }

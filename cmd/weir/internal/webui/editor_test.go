@@ -66,9 +66,9 @@ func (w writer) begin(t *testing.T, text string) {
 }
 
 // types presses keys.
-func (w writer) types(t *testing.T, keys string, options ...chromedp.KeyOption) {
+func (w writer) types(t *testing.T, keys string) {
 	t.Helper()
-	browsertest.Do(t, w.Page, chromedp.KeyEvent(keys, options...))
+	browsertest.Do(t, w.Page, chromedp.KeyEvent(keys))
 }
 
 func (w writer) has(t *testing.T, want string) {

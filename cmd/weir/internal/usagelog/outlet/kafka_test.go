@@ -199,7 +199,7 @@ func startKcat(t *testing.T) *kcat {
 	if _, err := exec.LookPath("kcat"); err != nil {
 		t.Skip("kcat is not installed")
 	}
-	k := &kcat{Cmd: exec.Command("kcat", "-X", "test.mock.num.brokers=3", "-b", "mock", "-C", "-t", "usage", "-u", "-f", `%s\n`, "-d", "mock", "-E")}
+	k := &kcat{Cmd: exec.CommandContext(t.Context(), "kcat", "-X", "test.mock.num.brokers=3", "-b", "mock", "-C", "-t", "usage", "-u", "-f", `%s\n`, "-d", "mock", "-E")}
 	stdout, err := k.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
