@@ -109,22 +109,22 @@ func (s *settings) text(name string) string {
 	case "size":
 		return strconv.FormatInt(s.size, 10)
 	case "every":
-		return timeText(s.every)
+		return TimeText(s.every)
 	case "gap":
-		return timeText(s.gap)
+		return TimeText(s.gap)
 	case "tries":
 		return strconv.FormatInt(s.tries, 10)
 	case "retry":
 		if s.retry == 0 {
 			return "told"
 		}
-		return timeText(s.retry)
+		return TimeText(s.retry)
 	}
 	return ""
 }
 
 func (p pace) String() string {
-	period := timeText(p.period)
+	period := TimeText(p.period)
 	if period[0] == '1' && (period[1] < '0' || period[1] > '9') {
 		period = period[1:]
 	}

@@ -85,8 +85,8 @@ func Units(d time.Duration) (n int64, unit string) {
 	return d.Nanoseconds(), "ns"
 }
 
-// timeText is d as limits write it.
-func timeText(d time.Duration) string {
+// TimeText is d as limits write it, in the largest unit of which it is a whole number: 90min, 7day.
+func TimeText(d time.Duration) string {
 	n, unit := Units(d)
 	return strconv.FormatInt(n, 10) + unit
 }

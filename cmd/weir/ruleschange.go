@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/ruleapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
+	"github.com/weir-limit/weir/sim"
 )
 
 // ruleStep is what commands that change one rule are told.
@@ -296,7 +297,7 @@ func (o *ruleOverride) run(cmd *cobra.Command, t ruleTarget, mode string) error 
 	body := map[string]any{"mode": mode, "reason": o.reason}
 	if mode != "end" {
 		if o.long < time.Second || o.long > maxOverride {
-			return usagef("--for %v: write a time from 1s to 1week; for longer, change the rule", o.long)
+			return usagef("--for %s: write a time from 1s to 1week; for longer, change the rule", sim.TimeText(o.long))
 		}
 		body["seconds"] = int64(o.long / time.Second)
 	}

@@ -26,7 +26,7 @@ func rulesInboxCommand() *cobra.Command {
 		Long: `List what waits for the holder of the token, and what of the holder's waits for
 others, each the oldest first: versions that a second person has to publish, or that
 the guard refused, rules that somebody asks to disable, limits that one person opened
-or tightened alone, and tokens that end soon.`,
+or tightened alone, exceptions that one person set alone, and tokens that end soon.`,
 		Example: `  weir rules inbox
   weir rules inbox --json | jq .for_me`,
 		Args: cobra.NoArgs,

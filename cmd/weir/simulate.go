@@ -129,7 +129,7 @@ func (t *timeFlag) String() string {
 	if *t == 0 {
 		return "" // not given
 	}
-	return time.Duration(*t).String()
+	return sim.TimeText(time.Duration(*t))
 }
 
 func (t *timeFlag) Set(text string) error {
@@ -147,7 +147,7 @@ func (t *timeOrNone) String() string {
 	if *t == 0 {
 		return "0"
 	}
-	return time.Duration(*t).String()
+	return sim.TimeText(time.Duration(*t))
 }
 
 func (t *timeOrNone) Set(text string) error {
