@@ -142,6 +142,7 @@ func (l *Limiter) Reset(ctx context.Context, r *Request) ([]*Rule, error) {
 	}
 	t := new(take)
 	t.match(set, r)
+	t.except(l.exceptions, l.store, false)
 	t.ask(r)
 	keys := make([]weir.StateKey, len(t.asks))
 	for i := range t.asks {

@@ -13,10 +13,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -135,10 +135,8 @@ func (a *address) ask(path, door string) (checker, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, q *rules.Request) ([]byte, error) {
-		for _, e := range q.Descriptors[0].Entries {
-			if !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
-				return nil, usagef("%q=%q is not UTF-8, which JSON can't carry; ask over gRPC, or with --rules", e.Key, e.Value)
-			}
+		if word, ok := notUTF8(reflect.ValueOf(q.Descriptors[0].Entries)); ok {
+			return nil, usagef("%q is not UTF-8, which JSON can't carry; ask over gRPC, or with --rules", word)
 		}
 		return d.call(ctx, nil, httpapi.AppendCheck(nil, q))
 	}, nil

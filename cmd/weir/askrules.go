@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -22,6 +24,8 @@ import (
 const (
 	// rulesTimeout is for one call: a domain may have ten thousand rules.
 	rulesTimeout = 2 * time.Minute
+	// importTimeout is for a list of exceptions, for which the daemon may take longer.
+	importTimeout = 7 * time.Minute
 	// maxRulesAnswer is in bytes: what changes in a file of 8 MiB, twice, in JSON.
 	maxRulesAnswer = 64 << 20
 )
@@ -55,6 +59,7 @@ type ruleCall struct {
 	csv    bool   // body is a list
 	match  string // If-Match; empty: there is none
 	fresh  bool   // what is made must not be there yet
+	again  bool   // it may be made again: what it has done already stays
 }
 
 // ruleAnswer is its answer.
@@ -74,6 +79,7 @@ func (a *ruleAnswer) into(v any) error {
 // ruleProblem is an error as the API writes it.
 type ruleProblem struct {
 	Status   int
+	Field    string
 	Detail   string
 	Findings []ruleapi.Finding
 	file     string // that was sent; empty: none was
@@ -94,6 +100,9 @@ func (p *ruleProblem) Error() string {
 			line += " (rule " + f.Rule + ")"
 		}
 		lines = append(lines, line)
+	}
+	if p.Field == "lines" { // it says how many there are, and whether something was changed
+		lines = append(lines, strings.TrimPrefix(p.Detail, "lines: "))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -145,6 +154,9 @@ func (c *ruleCall) unknown(err error) string {
 	dial, _ := errors.AsType[*net.OpError](err)
 	if c.method == http.MethodGet || c.query.Get("dry_run") != "" || dial != nil && dial.Op == "dial" {
 		return ""
+	}
+	if c.again {
+		return "; some of it may be done, and stays: run the command again"
 	}
 	return "; whether the change was made is not known: look before you try again"
 }
@@ -203,12 +215,57 @@ func problem(err error) *ruleProblem {
 
 // post makes a POST with a JSON body.
 func (d *ruleAPI) post(ctx context.Context, c ruleCall, body any) (*ruleAnswer, error) {
-	var err error
 	c.method = http.MethodPost
-	if c.body, err = json.Marshal(body); err != nil {
+	return d.callJSON(ctx, c, body)
+}
+
+// callJSON makes a call with a JSON body.
+func (d *ruleAPI) callJSON(ctx context.Context, c ruleCall, body any) (*ruleAnswer, error) {
+	var err error
+	if c.body, err = toJSON(body); err != nil {
 		return nil, err
 	}
 	return d.call(ctx, c)
+}
+
+// toJSON is what a daemon is sent. It refuses words that are not UTF-8, in whose place JSON would put others.
+func toJSON(v any) ([]byte, error) {
+	if word, ok := notUTF8(reflect.ValueOf(v)); ok {
+		return nil, usagef("%q is not UTF-8, which JSON can't carry; write it in UTF-8", word)
+	}
+	return json.Marshal(v)
+}
+
+// notUTF8 finds a string that is not UTF-8 among those that v leads to.
+func notUTF8(v reflect.Value) (string, bool) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.String(), !utf8.ValidString(v.String())
+	case reflect.Interface, reflect.Pointer:
+		if !v.IsNil() {
+			return notUTF8(v.Elem())
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if word, ok := notUTF8(field); ok {
+				return word, true
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if word, ok := notUTF8(v.Index(i)); ok {
+				return word, true
+			}
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			if word, ok := notUTF8(v.MapIndex(key)); ok {
+				return word, true
+			}
+		}
+	default: // numbers and the like
+	}
+	return "", false
 }
 
 // pages calls each with every page of a list.

@@ -249,7 +249,7 @@ off, more passes than the limits let until it is back.`,
 	}
 	at.nodeFlags(cmd.Flags())
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		body, err := json.Marshal(map[string]string{"name": args[0]})
+		body, err := toJSON(map[string]string{"name": args[0]})
 		if err != nil {
 			return err
 		}

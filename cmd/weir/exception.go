@@ -6,13 +6,16 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
+	"github.com/weir-limit/weir/sim"
 )
 
 func exceptionCommand() *cobra.Command {
@@ -95,7 +98,7 @@ another person does the same, it holds as long as that one says.`,
 			}
 			body["until"] = until
 		} else if seconds := int64(long / time.Second); seconds < 1 || long > rulestore.MaxException {
-			return usagef("--for %v: write a time from 1s to 92day; for longer, write a rule", long)
+			return usagef("--for %s: write a time from 1s to 92day; for longer, write a rule", sim.TimeText(long))
 		} else {
 			body["seconds"] = seconds
 		}
@@ -138,7 +141,9 @@ func exceptionListCommand() *cobra.Command {
 		Use:   "list [DOMAIN [RULE]]",
 		Short: "List clients that have a limit of their own",
 		Long: `List clients that have a limit of their own: the words of their requests, the limit,
-until when, by whom and why. Without DOMAIN, it takes a token of all teams.`,
+until when, by whom and why, and the ID of each. In a domain under review, "alone" says
+that a second person has yet to confirm it. Without DOMAIN, it takes a token of all
+teams.`,
 		Example: `  weir exception list shop
   weir exception list shop user --search 47`,
 		Args: cobra.MaximumNArgs(2),
@@ -162,21 +167,29 @@ until when, by whom and why. Without DOMAIN, it takes a token of all teams.`,
 			query.Set("search", search)
 		}
 		out := cmd.OutOrStdout()
-		list := newListing(out, noHeaders, "DOMAIN", "REQUESTS", "LIMIT", "UNTIL", "BY", "REASON")
+		list := newListing(out, noHeaders, "ID", "DOMAIN", "REQUESTS", "LIMIT", "UNTIL", "BY", "REASON")
 		return api.eachException(cmd, query, func(line json.RawMessage, e *rulestore.Exception) error {
 			if asJSON {
 				_, err := fmt.Fprintf(out, "%s\n", line)
 				return err
 			}
-			limit := e.Limit
-			if e.Of != "" {
-				limit += " for " + e.Of
+			by := e.By()
+			if e.Unreviewed {
+				by += " alone"
 			}
-			list.row(terminal.Escape(e.Domain), terminal.Escape(e.Name()), terminal.Escape(limit), e.Until.Format(time.RFC3339), terminal.Escape(e.By()), terminal.Escape(e.Reason))
+			list.row(terminal.Escape(e.ID), terminal.Escape(e.Domain), terminal.Escape(e.Name()), terminal.Escape(limitFor(e)), e.Until.Format(time.RFC3339), terminal.Escape(by), terminal.Escape(e.Reason))
 			return nil
 		}, list.flush)
 	})
 	return cmd
+}
+
+// limitFor is the limit of an exception, and which of several it is in place of.
+func limitFor(e *rulestore.Exception) string {
+	if e.Of == "" {
+		return e.Limit
+	}
+	return e.Limit + " for " + e.Of
 }
 
 // eachException gives all that a query finds, and calls end behind each page.
@@ -201,46 +214,40 @@ func (d *ruleAPI) eachException(cmd *cobra.Command, query url.Values, each func(
 
 func exceptionEndCommand() *cobra.Command {
 	var addr address
-	var of, reason string
+	var id, of, reason string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "end DOMAIN KEY=VALUE… --reason TEXT",
 		Short: "End an exception before its time",
+		Long: `End an exception before its time: the one of a client, or by --id the one that
+weir exception list calls so.`,
 		Example: `  weir exception end shop user=4711 --reason "the launch is over"
-  weir exception end shop user=4711 --of day --reason "the sale is over"`,
-		Args: wanted("DOMAIN", "KEY=VALUE", more),
+  weir exception end shop user=4711 --of day --reason "the sale is over"
+  weir exception end --id p3kzx7wq2mhv5tjd --reason "the sale is over"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if id != "" {
+				return noArguments(cmd, args)
+			}
+			return wanted("DOMAIN", "KEY=VALUE", more)(cmd, args)
+		},
 	}
 	addr.rulesFlags(cmd.Flags())
+	cmd.Flags().StringVar(&id, "id", "", "`ID` of the exception, in place of DOMAIN and KEY=VALUE…")
 	cmd.Flags().StringVar(&of, "of", "", "`LIMIT` of several that it is in place of, as it was set")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the exception as the daemon answers it")
 	needReason(cmd, &reason)
+	cmd.MarkFlagsMutuallyExclusive("id", "of")
 	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
-		entries, err := entriesOf(args[1:])
-		if err != nil {
-			return err
-		}
 		api, err := addr.rules()
 		if err != nil {
 			return err
 		}
-		wanted := rulestore.Exception{Entries: entries}
-		var found []*rulestore.Exception
-		query := url.Values{"domain": {args[0]}, "search": {wanted.SortName()}}
-		err = api.eachException(cmd, query, func(_ json.RawMessage, e *rulestore.Exception) error {
-			if e.Name() == wanted.Name() && (of == "" || of == e.Of) {
-				found = append(found, e)
+		if id == "" {
+			if id, err = api.exceptionOf(cmd, args[0], args[1:], of); err != nil {
+				return err
 			}
-			return nil
-		}, func() error { return nil })
-		switch {
-		case err != nil:
-			return err
-		case len(found) == 0:
-			return usagef("domain %s, %s: it has no exception; weir exception list %s shows those there are", args[0], wanted.Name(), args[0])
-		case len(found) > 1:
-			return usagef("domain %s, %s: it has %d exceptions; name one by --of", args[0], wanted.Name(), len(found))
 		}
-		answer, err := api.call(cmd.Context(), ruleCall{method: http.MethodDelete, path: []string{"exceptions", found[0].ID}, query: url.Values{"reason": {reason}}})
+		answer, err := api.call(cmd.Context(), ruleCall{method: http.MethodDelete, path: []string{"exceptions", id}, query: url.Values{"reason": {reason}}})
 		if err != nil {
 			return err
 		}
@@ -249,17 +256,48 @@ func exceptionEndCommand() *cobra.Command {
 	return cmd
 }
 
+// exceptionOf is the ID of the one exception of a client.
+func (d *ruleAPI) exceptionOf(cmd *cobra.Command, domain string, words []string, of string) (string, error) {
+	entries, err := entriesOf(words)
+	if err != nil {
+		return "", err
+	}
+	wanted := rulestore.Exception{Entries: entries}
+	var found, told []string
+	query := url.Values{"domain": {domain}, "search": {wanted.SortName()}}
+	err = d.eachException(cmd, query, func(_ json.RawMessage, e *rulestore.Exception) error {
+		if slices.Equal(e.Entries, entries) && (of == "" || of == e.Of) {
+			found, told = append(found, e.ID), append(told, fmt.Sprintf("%s until %s: --id %s", limitFor(e), e.Until.Format(time.RFC3339), e.ID))
+		}
+		return nil
+	}, func() error { return nil })
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", usagef("domain %s, %s: it has no exception; weir exception list %s shows those there are", domain, wanted.Name(), domain)
+	case len(found) > 1:
+		return "", usagef("domain %s, %s: it has %d exceptions; name one by its ID\n%s", domain, wanted.Name(), len(found), strings.Join(told, "\n"))
+	}
+	return found[0], nil
+}
+
 func exceptionImportCommand() *cobra.Command {
 	var addr address
 	var reason string
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "import DOMAIN FILE --reason TEXT",
-		Short: "Set the exceptions of a list in CSV, all or none",
-		Long: `Set the exceptions of a list in CSV, all or none. FILE is - for standard input. Its
-first line names the columns: limit; until (2026-12-24T18:00:00Z) or for (7day);
-perhaps of and reason; and each other column is a key of the requests, in their
-order. When lines are wrong, each is named with its number, and nothing is changed.
+		Short: "Set the exceptions of a list in CSV",
+		Long: `Set the exceptions of a list in CSV. FILE is - for standard input. Its first line
+names the columns: limit; until (2026-12-24T18:00:00Z) or for (7day); perhaps of and
+reason; and each other column is a key of the requests, in their order. The daemon
+looks through the whole list first. When lines are wrong, it names them with their
+numbers, a hundred at most, and nothing is changed. Then it sets the list in parts, so
+that other changes wait for half a second. If it is interrupted, the parts that are done
+stay: run the command again.
+
+100,000 lines may come at a time, and 8 MiB. Split a list that is longer.
 
   user,limit,for,reason
   4711,100/s,7day,their launch
@@ -280,15 +318,19 @@ order. When lines are wrong, each is named with its number, and nothing is chang
 		if err != nil {
 			return err
 		}
+		api.client.Timeout = importTimeout
 		query := url.Values{"domain": {args[0]}, "reason": {reason}}
 		if dry {
 			query.Set("dry_run", strconv.FormatBool(dry))
 		}
-		answer, err := api.call(cmd.Context(), ruleCall{method: http.MethodPost, path: []string{"exceptions", "import"}, query: query, body: text, csv: true})
+		answer, err := api.call(cmd.Context(), ruleCall{method: http.MethodPost, path: []string{"exceptions", "import"}, query: query, body: text, csv: true, again: true})
+		if p := problem(err); p != nil {
+			p.file = args[1]
+		}
 		if err != nil {
 			return err
 		}
-		var done struct{ Set int }
+		var done rulestore.ExceptionsSet
 		if err := answer.into(&done); err != nil {
 			return err
 		}
@@ -296,7 +338,7 @@ order. When lines are wrong, each is named with its number, and nothing is chang
 		if dry {
 			what = "would be set"
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "domain %s: %s %s\n", terminal.Escape(args[0]), many(done.Set, "exception"), what)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "domain %s: %s %s%s\n", terminal.Escape(args[0]), many(done.Set, "exception"), what, terminal.Escape(done.By()))
 		return err
 	})
 	return cmd
@@ -311,7 +353,7 @@ func readList(stdin io.Reader, path string) ([]byte, error) {
 	defer in.Close() // nothing was written, so there is nothing to lose
 	text, err := io.ReadAll(io.LimitReader(in, rulestore.MaxExceptionCSV+1))
 	if err == nil && len(text) > rulestore.MaxExceptionCSV {
-		err = usagef("%s has over %d bytes; import it in parts", path, rulestore.MaxExceptionCSV)
+		err = usagef("%s has over %d bytes, and nothing was changed; split it, and import it in parts", path, rulestore.MaxExceptionCSV)
 	}
 	return text, err
 }

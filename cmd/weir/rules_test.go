@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,8 +70,14 @@ func (d *desk) shop(rules string) {
 // runs runs a command at the daemon.
 func (d *desk) runs(args ...string) (code int, stdout, stderr string) {
 	d.t.Helper()
+	return d.runsAt(d.admin, args...)
+}
+
+// runsAt runs a command at a listener.
+func (d *desk) runsAt(addr string, args ...string) (code int, stdout, stderr string) {
+	d.t.Helper()
 	var out, told bytes.Buffer
-	code = run(d.t.Context(), append(args, "--addr", d.admin), strings.NewReader(""), &out, &told)
+	code = run(d.t.Context(), append(slices.Clone(args), "--addr", addr), strings.NewReader(""), &out, &told)
 	return code, out.String(), told.String()
 }
 

@@ -30,7 +30,7 @@ again until it is delivered. docs/webhooks.md tells what is sent.`,
 		Args: onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(webhookSetCommand(), webhookListCommand(), webhookTestCommand(), webhookRemoveCommand())
+	cmd.AddCommand(webhookSetCommand(), webhookListCommand(), webhookTestCommand(), webhookRetryCommand(), webhookRemoveCommand())
 	return cmd
 }
 
@@ -94,10 +94,7 @@ only gets another secret; the one before signs beside it for 24 hours.`,
 				return err
 			}
 		}
-		if c.body, err = json.Marshal(body); err != nil {
-			return err
-		}
-		answer, err := api.call(cmd.Context(), c)
+		answer, err := api.callJSON(cmd.Context(), c, body)
 		if err != nil {
 			return err
 		}
@@ -263,6 +260,33 @@ func webhookTestCommand() *cobra.Command {
 			return &failure{exitFail, fmt.Errorf("it was not delivered: %s", d.Error)}
 		}
 		return nil
+	})
+	return cmd
+}
+
+func webhookRetryCommand() *cobra.Command {
+	var addr address
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "retry ID --reason TEXT",
+		Short: "Send now what waits because a webhook failed, and not when it is due",
+		Long: `Send now what waits because a webhook failed, and not when it is due: within a second, by
+the node that sends. weir webhook list says how it went.`,
+		Example: `  weir webhook retry --reason "the bot is back" 7fq2tbyx5a`,
+		Args:    oneWebhook,
+	}
+	addr.rulesFlags(cmd.Flags())
+	needReason(cmd, &reason)
+	cmd.RunE = does(func(cmd *cobra.Command, args []string) error {
+		api, err := addr.rules()
+		if err != nil {
+			return err
+		}
+		if _, err := api.post(cmd.Context(), ruleCall{path: []string{"webhooks", args[0], "retry"}}, map[string]any{"reason": reason}); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "webhook %s: what waits is sent now; weir webhook list says how it went\n", terminal.Escape(args[0]))
+		return err
 	})
 	return cmd
 }

@@ -25,7 +25,7 @@ const Pace = "20/s burst 500"
 // maxActors is how many of these callers are told apart.
 const maxActors = 16 << 10
 
-// Options are what a gate goes by. All but Limited must be there.
+// Options are what a gate goes by. All but Reach and Limited must be there.
 type Options struct {
 	// InFiles is whether a domain comes from files, so that the database can't
 	// have it.
@@ -34,6 +34,8 @@ type Options struct {
 	Check func(*rules.Set) error
 	// Reports is how each rule that is in shadow in a domain differs from what is active, by the requests of all nodes.
 	Reports func(ctx context.Context, domain string) []*shadow.Report
+	// Reach says why nothing would be sent to the URL of a webhook, by failing. Nil: something would to all.
+	Reach func(ctx context.Context, url string) error
 	// Limited is called when a change is refused because of Pace. Nil: nobody is told.
 	Limited func()
 }
@@ -122,24 +124,23 @@ func (g *Gate) SetException(ctx context.Context, s *rulestore.Store, by rulestor
 }
 
 // SetExceptions is that of the store, likewise.
-func (g *Gate) SetExceptions(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.ExceptionBatch) ([]rulestore.LineError, error) {
-	fits := map[string]error{}
-	var bad []rulestore.LineError
-	for i := range p.List {
-		limit := p.List[i].Limit
-		err, known := fits[limit]
-		if !known {
-			err = g.mayGrant(p.Domain, limit)
-			fits[limit] = err
-		}
-		if err != nil {
-			bad = append(bad, rulestore.LineError{Line: p.Line(i), Text: err.Error()})
-		}
+func (g *Gate) SetExceptions(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.ExceptionBatch) (rulestore.ExceptionsSet, error) {
+	if err := g.free(p.Domain); err != nil {
+		return rulestore.ExceptionsSet{}, refuse(ctx, s, by, rulestore.Event{Action: "exception.import", Domain: p.Domain, Reason: p.Reason}, err)
 	}
-	if len(bad) > 0 {
-		return bad, refuse(ctx, s, by, rulestore.Event{Action: "exception.import", Domain: p.Domain, Reason: p.Reason}, rulestore.BadLines(bad))
-	}
+	p.Fits = func(limit string) error { return g.mayGrant(p.Domain, limit) }
 	return s.SetExceptions(ctx, by, p)
+}
+
+// SetWebhook is that of the store. It refuses a URL to which nothing would be sent.
+func (g *Gate) SetWebhook(ctx context.Context, s *rulestore.Store, by rulestore.Actor, w rulestore.Webhook, reason string) (rulestore.Webhook, error) {
+	if w.URL != "" && g.options.Reach != nil && by.Role >= rulestore.Admin { // the store refuses others, who are told nothing of names
+		if err := g.options.Reach(ctx, w.URL); err != nil {
+			err = &rulestore.Error{Kind: rulestore.Invalid, Field: "url", Text: err.Error()}
+			return rulestore.Webhook{}, refuse(ctx, s, by, rulestore.Event{Action: "webhook.set", Team: w.Team, Reason: reason}, err)
+		}
+	}
+	return s.SetWebhook(ctx, by, w, reason)
 }
 
 // mayGrant refuses an exception that could not hold here. The rule store says better what is wrong with the limit's text.

@@ -231,6 +231,11 @@ func (d *Daemon) resetClient(ctx context.Context, domain, rule, client string) e
 	return nil
 }
 
+// decides is the rules that decide about a request, with the limits of exceptions.
+func (d *Daemon) decides(ctx context.Context, domain string, entries []rules.Entry) ([]*rules.Rule, error) {
+	return d.limiter.Reset(ctx, &rules.Request{Domain: domain, Descriptors: []rules.Descriptor{{Entries: entries}}, Peek: true})
+}
+
 // unblock has all nodes reset the counts of a client, and waits until they have. It gives how many have, and the names of those that have
 // not: they do when they hear of it, within a minute.
 func (d *Daemon) unblock(ctx context.Context, by rulestore.Actor, u rulestore.Unblock) (nodes int, late []string, err error) {

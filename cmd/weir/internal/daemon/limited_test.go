@@ -505,3 +505,39 @@ func BenchmarkLimited(b *testing.B) {
 		})
 	}
 }
+
+// TestUnblockByAPI: a client is unblocked at all nodes by its requests, also where its name was cut, and the list has the limit that decides
+// about a client.
+func TestUnblockByAPI(t *testing.T) {
+	nodes := limitedNodes(t, postgrestest.Start(t).Database(t), "memory:", 2)
+	long := strings.Repeat("k", 300)
+	for _, user := range []string{"ann", long} {
+		exhaust(t, nodes, 1, "user", user)
+		body := fmt.Sprintf(`{"domain":"shop","entries":[{"key":"user","value":%q}],"reason":"she called"}`, user)
+		if status, text := askAdmin(t, nodes[0], "/v1/limited/unblock", body); status != http.StatusOK || !strings.Contains(text, `"nodes":2,"late":[]`) || !strings.Contains(text, `{"rule":"shop/user","limit":"6/day"}`) {
+			t.Fatal(status, text)
+		}
+		for i, r := range nodes {
+			if !sends(t, r, "user", user) {
+				t.Errorf("%.3s is denied at node %d", user, i)
+			}
+		}
+	}
+	_, err := nodes[0].daemon.feed.Store().SetException(t.Context(), root(), rulestore.Exception{
+		Domain: "shop", Entries: []rulestore.Entry{{Key: "user", Value: "bob"}}, Limit: "1/day", Until: time.Now().Add(time.Hour), Reason: "a flood",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range nodes {
+		untilLimit(t, r, "bob", "1/day")
+	}
+	exhaust(t, nodes, 1, "user", "bob")
+	exhaust(t, nodes, 1, "user", "eve")
+	l := limitedAt(t, nodes[1], "")
+	for user, limit := range map[string]string{"bob": "1/day", "eve": "6/day"} {
+		if c := clientOf(l, "shop/user", user); c == nil || c.Limit != limit {
+			t.Errorf("%s: %+v; want %s", user, c, limit)
+		}
+	}
+}

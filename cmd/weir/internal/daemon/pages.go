@@ -36,7 +36,7 @@ func (d *Daemon) pages() (http.Handler, error) {
 		Check: d.fits, Attempts: signIn, Scope: d.scope,
 		Client:  func(r *http.Request) string { return httpapi.Neighbourhood(r.RemoteAddr) },
 		Address: from, Audit: d.auditVisit, Wrong: func(r *http.Request) { d.auditLog.Wrong(from(r)) },
-		Limited: d.limitedNow, Unblock: d.unblock,
+		Limited: d.limitedNow, Unblock: d.unblock, Decides: d.decides,
 		Rules: d.limiter.Set, Files: d.fileRules, Node: d.describe, Book: d.limiter.Book, Name: d.clientName, Explainer: d.limiter, Report: d.shadowReport, Log: d.config.Log,
 	}
 	if d.needsToken() {

@@ -21,7 +21,7 @@ import (
 func (d *Daemon) withRules(other http.Handler) (http.Handler, error) {
 	api, err := ruleapi.New(ruleapi.Options{
 		Store: d.feed.Store, InForce: d.limiter.Set, InFiles: d.inFiles,
-		Check: d.fits, Changes: d.changes, Ping: d.webhooks.Ping,
+		Check: d.fits, Changes: d.changes, Ping: d.webhooks.Ping, Decides: d.decides, Unblock: d.unblock,
 		Observe: d.metrics.AdminCall, Panicked: d.metrics.Panicked("admin"), Log: d.config.Log,
 	})
 	if err != nil {
@@ -50,6 +50,7 @@ func (d *Daemon) openChanges() (err error) {
 	d.changes, err = changes.New(changes.Options{
 		InFiles: d.inFiles, Check: d.fits,
 		Reports: func(ctx context.Context, domain string) []*shadow.Report { return d.reports(ctx, domain, 0) }, Limited: limited.Inc,
+		Reach: func(ctx context.Context, url string) error { return d.webhooks.Reach(ctx, url) }, // which is made later
 	})
 	return err
 }

@@ -202,7 +202,7 @@ func (d *Daemon) adminHandler() (http.Handler, error) {
 	traffic := httpapi.NewTraffic(d.limiter.Book, d.clientName, d.limiter.Set, d.known, d.reads, chart, o)
 	mux.Handle("/v1/top", traffic)
 	mux.Handle("/v1/series", traffic)
-	mux.Handle("/v1/limited", httpapi.NewLimited(d.limitedNow, d.limiter.Set, d.reads, o))
+	mux.Handle("/v1/limited", httpapi.NewLimited(d.limitedNow, d.limiter.Set, d.decides, d.reads, o))
 	mux.Handle("/v1/shadow", httpapi.NewShadow(d.reports, d.known, d.reads, o))
 	d.clusterRoutes(mux)
 	d.profiles(mux)

@@ -21,8 +21,8 @@ const (
 )
 
 // NewLimited makes the part of the admin listener that tells which clients are limited now: GET /v1/limited. active is what is active, and may be
-// nil; reads is whose clients a caller may read of: others are left out. A Gate belongs before it.
-func NewLimited(list func(context.Context) limited.List, active func() *rules.Set, reads Reads, o Options) http.Handler {
+// nil; decides is what decides about a client; reads is whose clients a caller may read of: others are left out. A Gate belongs before it.
+func NewLimited(list func(context.Context) limited.List, active func() *rules.Set, decides limited.Decides, reads Reads, o Options) http.Handler {
 	o.fill()
 	a := &API{options: o, hint: "ask GET /v1/limited"}
 	a.routes = routes(route{method: http.MethodGet, path: "/v1/limited", serve: func(w http.ResponseWriter, r *http.Request) int {
@@ -35,7 +35,7 @@ func NewLimited(list func(context.Context) limited.List, active func() *rules.Se
 			return a.fail(w, r, err)
 		}
 		q.May = s.Named
-		text, err := json.Marshal(limitedOf(list(r.Context()), q, active()))
+		text, err := json.Marshal(limitedOf(r.Context(), list(r.Context()), q, active(), decides))
 		if err != nil {
 			return a.fail(w, r, err)
 		}
@@ -108,7 +108,7 @@ type LimitedClient struct {
 	Nodes  []string  `json:"nodes"`
 }
 
-func limitedOf(list limited.List, q limitedQuery, active *rules.Set) Limited {
+func limitedOf(ctx context.Context, list limited.List, q limitedQuery, active *rules.Set, decides limited.Decides) Limited {
 	found := list.Find(q.Query)
 	out := Limited{
 		At: list.At.UTC(), Within: int64(limited.For / time.Second), Nodes: list.Nodes, Silent: append([]string{}, list.Silent...), Alone: list.Alone,
@@ -122,17 +122,23 @@ func limitedOf(list limited.List, q limitedQuery, active *rules.Set) Limited {
 	for i := range page {
 		shown[offenders.ID{Domain: page[i].Domain, Rule: page[i].Rule}] = TrafficRule{Domain: page[i].Domain, Rule: page[i].Rule}
 	}
+	named := map[offenders.ID][]*rules.Rule{}
 	for _, r := range rulesOf(active) {
 		id := offenders.ID{Domain: r.Domain, Rule: r.Name}
 		if _, ok := shown[id]; ok && !r.Unlimited {
+			named[id] = append(named[id], r)
 			shown[id] = TrafficRule{Domain: r.Domain, Rule: r.Name, Limit: r.Limit.String(), Override: overrideOf(r.Temporary)}
 		}
 	}
 	for i := range page {
 		c := page[i]
+		id := offenders.ID{Domain: c.Domain, Rule: c.Rule}
 		one := LimitedClient{
-			TrafficRule: shown[offenders.ID{Domain: c.Domain, Rule: c.Rule}], Key: c.Name, Denied: c.Denied, Error: c.Error, Lately: c.Lately,
+			TrafficRule: shown[id], Key: c.Name, Denied: c.Denied, Error: c.Error, Lately: c.Lately,
 			Since: c.Since.UTC(), Last: c.Last.UTC(), Nodes: c.Nodes,
+		}
+		if own := ownLimit(ctx, active, named[id], c, list.Hashed, decides); own != "" {
+			one.Limit = own
 		}
 		if !c.Until.IsZero() {
 			one.Again = new(max(c.Until.Sub(list.At), 0).Seconds())
@@ -140,6 +146,24 @@ func limitedOf(list limited.List, q limitedQuery, active *rules.Set) Limited {
 		out.Clients = append(out.Clients, one)
 	}
 	return out
+}
+
+// ownLimit is the limit that decides about a client, which an exception may have in place of its rule's; empty: nobody can tell.
+func ownLimit(ctx context.Context, active *rules.Set, named []*rules.Rule, c *limited.Client, hashed bool, decides limited.Decides) string {
+	rule, entries, why := limited.Whose(active, named, c, hashed)
+	if why != "" {
+		return ""
+	}
+	deciding, err := decides(ctx, c.Domain, entries)
+	if err != nil {
+		return "" // a peek asks no store
+	}
+	for _, r := range deciding {
+		if r.Name == rule.Name {
+			return r.Limit.String()
+		}
+	}
+	return ""
 }
 
 // rulesOf is the rules of a set, which may be nil.

@@ -36,20 +36,16 @@ func setException(c *call, in granting) (answer, error) {
 	return answer{status: http.StatusCreated, body: made, location: "/v1/exceptions/" + url.PathEscape(made.ID)}, err
 }
 
-// importExceptions sets those of a list in CSV, all or none.
+// importExceptions sets those of a list in CSV, none if one is wrong.
 func importExceptions(c *call) (answer, error) {
 	text, err := c.read(rulestore.MaxExceptionCSV)
 	if err != nil {
 		return answer{}, err
 	}
-	list, lines, bad := rulestore.ReadExceptions(bytes.NewReader(text), time.Now())
-	if len(bad) > 0 {
-		return answer{}, rulestore.BadLines(bad)
-	}
-	_, err = c.options.Changes.SetExceptions(c.r.Context(), c.store, c.by, rulestore.ExceptionBatch{
-		Domain: c.query["domain"], List: list, Lines: lines, Reason: c.query["reason"], Dry: c.query["dry_run"] == "true",
-	})
-	return answer{body: map[string]any{"set": len(list)}}, err
+	p := rulestore.ReadExceptions(bytes.NewReader(text), time.Now())
+	p.Domain, p.Reason, p.Dry = c.query["domain"], c.query["reason"], c.query["dry_run"] == "true"
+	done, err := c.options.Changes.SetExceptions(c.r.Context(), c.store, c.by, p)
+	return answer{body: done}, err
 }
 
 // listExceptions lists those whose clients the caller may read of.

@@ -39,7 +39,7 @@ func TestExceptions(t *testing.T) {
 	const list = "user,limit,for\na,5/s,1day\nb,5/s,1day\n"
 	path := "/v1/exceptions/import?domain=shop&reason=many"
 	bad := h.ask(ann, "POST", path, list+"c,5/s,never\nd,5\n", "Content-Type", "text/csv")
-	if bad.status != http.StatusBadRequest || !strings.Contains(bad.text, "line 4: for: ") || !strings.Contains(bad.text, "line 5: has 2 fields") {
+	if bad.status != http.StatusBadRequest || !strings.Contains(bad.text, `"line":4,"column":1,"severity":"error","text":"for: `) || !strings.Contains(bad.text, `"line":5,"column":1,"severity":"error","text":"has 2 fields`) {
 		t.Error(bad.text)
 	}
 	if s := h.must(ann, "POST", path+"&dry_run=true", list, "Content-Type", "text/csv"); s.json["set"] != 2.0 {
@@ -88,5 +88,58 @@ func TestExceptions(t *testing.T) {
 	}
 	if s := h.ask(ann, "DELETE", "/v1/exceptions/"+id+"?reason=over", ""); s.status != http.StatusNotFound {
 		t.Error(s.text)
+	}
+}
+
+// TestTooLong: a client that sends more than may come sees why, also while it is still sending.
+func TestTooLong(t *testing.T) {
+	h := newHouse(t)
+	h.shop()
+	for path, kind := range map[string]string{"/v1/exceptions/import?domain=shop&reason=x": "text/csv", "/v1/exceptions": "application/json"} {
+		if s := h.ask(h.admin, "POST", path, strings.Repeat("user,limit,for\n", 2<<20), "Content-Type", kind); s.status != http.StatusRequestEntityTooLarge || !strings.Contains(s.text, "give less at a time") {
+			t.Errorf("%s: %d %s", path, s.status, s.text)
+		}
+	}
+}
+
+// TestNotUTF8: what JSON can't be is refused, and not stored as something else.
+func TestNotUTF8(t *testing.T) {
+	h := newHouse(t)
+	h.shop()
+	s := h.ask(h.admin, "POST", "/v1/exceptions", "{\"domain\":\"shop\",\"entries\":[{\"key\":\"user\",\"value\":\"47\xff\"}],\"limit\":\"1/s\",\"seconds\":60,\"reason\":\"x\"}")
+	if s.status != http.StatusBadRequest || !strings.Contains(s.text, "is not UTF-8") {
+		t.Error(s.status, s.text)
+	}
+}
+
+// TestUnblock: by the requests of a client, whoever may; the answer has the limits, and which nodes are late.
+func TestUnblock(t *testing.T) {
+	h := newHouse(t)
+	h.shop()
+	const path, body = "/v1/limited/unblock", `{"domain":"demo","entries":[{"key":"client_id","value":"ann"}],"reason":"she called"}`
+	s := h.must(h.admin, "POST", path, body)
+	limits, _ := s.json["limits"].([]any)
+	if s.json["nodes"] != 1.0 || len(limits) != 1 || limits[0].(map[string]any)["limit"] != "5/s burst 10" || !strings.Contains(s.json["text"].(string), "The counts of ann were reset on 1 node.") || !strings.Contains(s.text, "Not yet on node-9:8083") {
+		t.Error(s.text)
+	}
+	asked, err := h.store.Asked(t.Context(), 0)
+	if err != nil || len(asked.Resets) != 1 || string(asked.Resets[0].Client) != "ann" {
+		t.Error(asked, err)
+	}
+	for _, c := range []struct {
+		token, body, says string
+		status            int
+	}{
+		{h.token("ann", "publish"), body, "unblock clients of domain demo", http.StatusForbidden},
+		{h.admin, strings.Replace(body, "client_id", "nosuch", 1), "no active rule is for such a request", http.StatusNotFound},
+		{h.admin, strings.Replace(body, "she called", "", 1), "say why", http.StatusBadRequest},
+		{h.admin, `{"domain":"demo","entries":[],"reason":"x"}`, "no active rule", http.StatusNotFound},
+	} {
+		if s := h.ask(c.token, "POST", path, c.body); s.status != c.status || !strings.Contains(s.text, c.says) {
+			t.Errorf("%s: %d %s", c.body, s.status, s.text)
+		}
+	}
+	if s := h.ask(h.admin, "GET", path, ""); s.status != http.StatusMethodNotAllowed {
+		t.Error(s.status, s.text)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -285,7 +286,24 @@ func TestDocumentedCalls(t *testing.T) {
 	h.must(h.admin, "PUT", "/v1/teams/shop", `{"quota":10,"reason":"x"}`)
 	hook := h.must(h.admin, "POST", "/v1/webhooks", `{"team":"shop","url":"https://hooks.example/T0/secret","form":"slack","kinds":["publish"],"disabled":false,"reason":"x"}`)
 	at := "/v1/webhooks/" + hook.json["id"].(string)
+	if s := h.ask(h.admin, "POST", at+"/retry", `{"reason":"x"}`); s.status != http.StatusPreconditionFailed || !strings.Contains(s.text, "nothing waits") {
+		t.Error("a webhook that has not failed is retried:", s.text)
+	}
+	failed, err := h.store.WebhookToTell(t.Context(), hook.json["id"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.Undelivered(t.Context(), &failed, rulestore.Delivery{Message: "m", Kind: "publish", At: time.Now(), Error: "it answers 500", Tries: 1}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.must(h.admin, "POST", at+"/retry", `{"reason":"x"}`); s.json["next_try"] != nil || s.json["failed"] != 1.0 {
+		t.Error(s.text)
+	}
 	h.must(h.admin, "PUT", at, `{"kinds":[],"disabled":true,"reason":"x"}`)
+	if s := h.ask(h.admin, "POST", at+"/retry", `{"reason":"x"}`); s.status != http.StatusPreconditionFailed || !strings.Contains(s.text, "disabled") {
+		t.Error("a webhook that is disabled is retried:", s.text)
+	}
+	h.must(h.admin, "POST", "/v1/limited/unblock", `{"domain":"demo","entries":[{"key":"client_id","value":"ann"}],"reason":"x"}`)
 	h.must(h.admin, "POST", at+"/secret", `{"reason":"x"}`)
 	h.must(h.admin, "POST", at+"/ping", "")
 	get(at + "/deliveries")

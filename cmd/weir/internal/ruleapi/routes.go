@@ -9,6 +9,9 @@ type route struct {
 	parameters   string // of the query, separated by spaces; there are no others
 }
 
+// importPath is where lists of exceptions are imported, which may take longer than other calls.
+const importPath = "/v1/exceptions/import"
+
 // routes is all that the API answers.
 func routes() []route {
 	const (
@@ -43,9 +46,10 @@ func routes() []route {
 		{get, rule + "/diff", diffVersions, "from to"},
 		{get, "/v1/exceptions", listExceptions, "domain rule search after limit"},
 		{post, "/v1/exceptions", with(setException), ""},
-		{post, "/v1/exceptions/import", importExceptions, "domain reason dry_run"},
+		{post, importPath, importExceptions, "domain reason dry_run"},
 		{get, "/v1/exceptions/{exception}", getException, ""},
 		{remove, "/v1/exceptions/{exception}", endException, "reason"},
+		{post, UnblockPath, with(unblock), ""},
 		{get, "/v1/inbox", inbox, ""},
 		{post, "/v1/validate", validate, "domain"},
 		{get, "/v1/teams", listTeams, "after limit"},
@@ -58,6 +62,7 @@ func routes() []route {
 		{put, "/v1/webhooks/{webhook}", with(changeWebhook), ""},
 		{remove, "/v1/webhooks/{webhook}", removeWebhook, "reason"},
 		{post, "/v1/webhooks/{webhook}/secret", with(renewWebhook), ""},
+		{post, "/v1/webhooks/{webhook}/retry", with(retryWebhook), ""},
 		{post, "/v1/webhooks/{webhook}/ping", pingWebhook, ""},
 		{get, "/v1/webhooks/{webhook}/deliveries", listDeliveries, ""},
 		{get, "/v1/audit", audit, "after before domain rule changes limit format"},

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/changes"
+	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 	"github.com/weir-limit/weir/rules"
 )
@@ -38,6 +39,10 @@ type Options struct {
 	Changes *changes.Gate
 	// Ping sends a test to a webhook, and says how it went.
 	Ping func(context.Context, *rulestore.Webhook, rulestore.Actor) (rulestore.Delivery, error)
+	// Decides is the rules that decide about a request.
+	Decides limited.Decides
+	// Unblock has all nodes reset the counts of a client. It gives how many have, and which have not yet.
+	Unblock func(context.Context, rulestore.Actor, rulestore.Unblock) (nodes int, late []string, err error)
 	// Observe is told of each answer. Nil: nobody is.
 	Observe func(route string, status int, took time.Duration)
 	// Panicked is called when a call panicked, which is a bug. Nil: nobody is told.
@@ -95,12 +100,15 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 func Handles(path string) bool {
 	noun, ok := strings.CutPrefix(path, "/v1/")
 	noun, _, _ = strings.Cut(noun, "/")
-	return ok && slices.Contains([]string{"domains", "deletions", "rules", "exceptions", "inbox", "validate", "teams", "tokens", "webhooks", "audit", "whoami"}, noun)
+	return path == UnblockPath || ok && slices.Contains([]string{"domains", "deletions", "rules", "exceptions", "inbox", "validate", "teams", "tokens", "webhooks", "audit", "whoami"}, noun)
 }
 
 // callTime is how long a call may take: a database that is silent holds it up no
 // longer. A file of ten thousand rules takes some seconds.
 const callTime = 80 * time.Second
+
+// importTime is that for a list of exceptions, which is set in parts: 100,000 take a minute where the disk or the processor has much else to do.
+const importTime = 5 * time.Minute
 
 // who is the key of the actor in a context.
 type who struct{}
@@ -147,7 +155,12 @@ func (a *API) route(t route) http.Handler {
 				a.options.Observe(t.path, status, time.Since(start))
 			}
 		}()
-		ctx, stop := context.WithTimeout(r.Context(), callTime)
+		within := callTime
+		if t.path == importPath {
+			within = importTime
+			_ = http.NewResponseController(w).SetWriteDeadline(start.Add(importTime + callTime)) // a writer that has none needs none
+		}
+		ctx, stop := context.WithTimeout(r.Context(), within)
 		defer stop()
 		c := &call{API: a, w: w, r: r.WithContext(ctx)}
 		if err := c.admit(t); err != nil {

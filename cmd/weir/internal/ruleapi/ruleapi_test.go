@@ -65,6 +65,15 @@ func houseAt(t testing.TB, place string) *house {
 		Changes: gate, Ping: func(_ context.Context, w *rulestore.Webhook, _ rulestore.Actor) (rulestore.Delivery, error) {
 			return rulestore.Delivery{Message: "msg_" + w.ID, Kind: rulestore.Ping, At: time.Now(), Status: 204, Tries: 1}, nil
 		},
+		Decides: func(_ context.Context, domain string, entries []rules.Entry) ([]*rules.Rule, error) {
+			met, _ := files.Match(domain, &rules.Descriptor{Entries: entries})
+			return met, nil
+		},
+		Unblock: func(ctx context.Context, by rulestore.Actor, u rulestore.Unblock) (int, []string, error) {
+			u.Files = u.Domain == "demo"
+			_, err := s.Unblock(ctx, by, u)
+			return 1, []string{"node-9:8083"}, err
+		},
 		Log: slog.New(slog.NewTextHandler(&h.log, nil)), Panicked: func() { t.Error("a call panicked") },
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ func (c *call) setWebhook(id string, in webhookInput) (rulestore.Webhook, error)
 	if w.Form == "" {
 		w.Form = rulestore.JSON
 	}
-	return c.store.SetWebhook(c.r.Context(), c.by, w, in.Reason)
+	return c.options.Changes.SetWebhook(c.r.Context(), c.store, c.by, w, in.Reason)
 }
 
 func createWebhook(c *call, in webhookInput) (answer, error) {
@@ -49,6 +49,12 @@ type reasoned struct{ Reason string }
 // renewWebhook gives a webhook another secret.
 func renewWebhook(c *call, in reasoned) (answer, error) {
 	w, err := c.store.RenewWebhook(c.r.Context(), c.by, c.r.PathValue("webhook"), in.Reason)
+	return answer{body: w}, err
+}
+
+// retryWebhook has what waits be sent at once.
+func retryWebhook(c *call, in reasoned) (answer, error) {
+	w, err := c.store.RetryWebhook(c.r.Context(), c.by, c.r.PathValue("webhook"), in.Reason)
 	return answer{body: w}, err
 }
 

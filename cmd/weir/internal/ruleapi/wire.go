@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
@@ -19,6 +20,9 @@ import (
 // maxBody is how long a JSON body may be, in bytes. A file in YAML may have
 // rulestore.MaxFile.
 const maxBody = 1 << 20
+
+// maxDiscarded is how much of a body that is too long is read on, in bytes. The connection breaks beyond.
+const maxDiscarded = 64 << 20
 
 const jsonType = "application/json"
 
@@ -66,8 +70,10 @@ func (c *call) read(most int64) ([]byte, error) {
 	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, &problem{Status: http.StatusUnsupportedMediaType, Detail: "the body has Content-Encoding " + quote(coding) + ", and nothing is unpacked here; send it as it is"}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
-	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+	body, err := io.ReadAll(io.LimitReader(c.r.Body, most+1))
+	if int64(len(body)) > most {
+		// A client that is still sending would see its connection break, and no answer.
+		_, _ = io.CopyN(io.Discard, c.r.Body, maxDiscarded) // it may end here
 		return nil, &problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body is over " + strconv.FormatInt(most, 10) + " bytes; give less at a time"}
 	}
 	if err != nil {
@@ -85,6 +91,9 @@ func (c *call) decode(v any) error {
 	body, err := c.read(maxBody)
 	if err != nil {
 		return err
+	}
+	if !utf8.Valid(body) { // the decoder would put other characters in its place
+		return badRequest("body", "is not UTF-8, as JSON must be")
 	}
 	if err := plainMembers(body); err != nil {
 		return err

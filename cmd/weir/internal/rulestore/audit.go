@@ -43,7 +43,7 @@ const (
 func Actions() []string {
 	all := []string{
 		"domain.create", "domain.update", "domain.delete", "domain.restore", "import", "open", "open.unreviewed", "tighten", "tighten.unreviewed", "override.end", "disable.asked", "team.quota",
-		exceptionSet, exceptionSet + ".unreviewed", exceptionImport, exceptionImport + ".unreviewed", exceptionEnd, "token.create", "token.revoke", "webhook.set", "webhook.renew", "webhook.remove",
+		exceptionSet, exceptionSet + ".unreviewed", exceptionImport, exceptionImport + ".unreviewed", exceptionEnd, "token.create", "token.revoke", "webhook.set", "webhook.renew", "webhook.retry", "webhook.remove",
 		Reset, SignIn, SignOut, SignInRefused, Forget, Held, commented,
 	}
 	for _, to := range []State{Draft, Shadow, Enforced, Disabled, Withdrawn} {

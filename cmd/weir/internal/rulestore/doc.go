@@ -48,7 +48,7 @@
 // which clients nodes limit now, and unblock.go has all nodes reset the counts of one. audit.go
 // says who did what, chain.go whether that was changed, and undo.go what undoes it. inbox.go says what waits for whom, and comment.go
 // keeps what people say of a version. webhook.go keeps which URLs are told what happens, and outbox.go what they are to be told.
-// exception.go gives single keys limits of their own for a time,
+// exception.go gives single keys limits of their own for a time, and exceptionlist.go many at once,
 // relax.go opens and tightens limits for a time, and unreviewed.go
 // counts what one person did alone. deletion.go takes domains away and restores them. query.go reads what a query finds.
 package rulestore

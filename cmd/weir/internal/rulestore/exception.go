@@ -1,14 +1,12 @@
 package rulestore
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,7 +89,7 @@ const (
 	// each of these once.
 	MaxExceptionLimits = 10_000
 	// MaxExceptionBatch is how many can be set in one call.
-	MaxExceptionBatch = 50_000
+	MaxExceptionBatch = 100_000
 )
 
 // The actions of exceptions in the audit. No line has the words of a client: it has the id of the exception, which those
@@ -118,121 +116,58 @@ func (s *Store) SetException(ctx context.Context, by Actor, e Exception) (Except
 		if err != nil {
 			return err
 		}
-		if done, err = w.set(ctx, e); err != nil {
+		some, faults, err := w.prepare(ctx, []Exception{e})
+		if err == nil {
+			err = faults[0]
+		}
+		if err != nil {
 			return err
 		}
-		return w.end(ctx, a, &done, 1)
+		if err := w.write(ctx, some); err != nil {
+			return err
+		}
+		done = some[0].Exception
+		v := a.event("")
+		v.Rule, v.Team = done.Rule, w.teams[done.Rule]
+		people := ""
+		if done.Second != "" {
+			people = ", by " + done.By()
+		}
+		v.Reason = fmt.Sprintf("%s, %s until %s%s: %s", done.ID, done.Limit, done.Until.Format(time.RFC3339), people, a.reason)
+		return w.end(ctx, v)
 	})
 	return done, err
 }
 
-// LineError says what is wrong in a line of a list.
-type LineError struct {
-	Line int // from 1
-	Text string
-}
-
-// maxLineErrors is how many wrong lines are told.
-const maxLineErrors = 100
-
-// BadLines is the error of lines that are wrong. It has all of them in words, or the first hundred.
-func BadLines(bad []LineError) *Error {
-	var text strings.Builder
-	text.WriteString(counted(int64(len(bad)), "line") + " can't be used, and nothing was changed:")
-	for _, b := range bad[:min(len(bad), maxLineErrors)] {
-		fmt.Fprintf(&text, "\nline %d: %s", b.Line, b.Text)
-	}
-	return &Error{Kind: Invalid, Field: "lines", Text: text.String()}
-}
-
-// ExceptionBatch is exceptions of one domain that are set together, or none.
-type ExceptionBatch struct {
-	Domain string
-	List   []Exception // one without a Reason has that of the batch
-	Lines  []int       // where each stands in a text of the caller's; nil: they stand line by line
-	Reason string
-	Dry    bool // nothing is changed
-}
-
-// Line is where the i-th stands.
-func (p *ExceptionBatch) Line(i int) int {
-	if i < len(p.Lines) {
-		return p.Lines[i]
-	}
-	return i + 1
-}
-
-// SetExceptions sets many together, or none when one of them is wrong: then it tells all that are, a hundred at most. Each is
-// as SetException has it. The audit has one line about all.
-func (s *Store) SetExceptions(ctx context.Context, by Actor, p ExceptionBatch) (bad []LineError, err error) {
-	a := attempt{action: exceptionImport, domain: p.Domain, reason: p.Reason, clients: true}
-	do := func(t *tx) (err error) {
-		if bad, err = s.setAll(ctx, t, a, &p); err == nil && p.Dry {
-			err = errDry
-		}
-		return err
-	}
-	if !p.Dry {
-		return bad, s.change(ctx, by, a, do)
-	}
-	if err := s.try(ctx, by, a, do); !errors.Is(err, errDry) {
-		return bad, s.failed(err)
-	}
-	return nil, nil
-}
-
-func (s *Store) setAll(ctx context.Context, t *tx, a attempt, p *ExceptionBatch) (bad []LineError, err error) {
-	switch {
-	case len(p.List) > MaxExceptionBatch:
-		return nil, &Error{Kind: Quota, Field: "lines", Text: fmt.Sprintf("there are %d exceptions, and %d may come in one call; send them in parts", len(p.List), MaxExceptionBatch)}
-	case len(p.List) == 0:
-		return nil, invalid("lines", "are none; send a line for each exception, below the names of the columns")
-	}
-	if err := checkReason(t.reason, true); err != nil {
-		return nil, err
-	}
-	w, err := s.granting(ctx, t, a.domain)
-	if err != nil {
-		return nil, err
-	}
-	var last Exception
-	seen := map[string]int{}
-	for i := range p.List {
-		e := p.List[i]
-		e.Reason = cmp.Or(e.Reason, t.reason)
-		done, err := w.set(ctx, e)
-		if wrong, ok := err.(*Error); ok && wrong.Kind != Unavailable && wrong.Kind != Quota { //nolint:errorlint // as set gives it
-			bad = append(bad, LineError{p.Line(i), wrong.Error()})
-		} else if err != nil {
-			return nil, err
-		} else if before := seen[done.ID]; before != 0 {
-			bad = append(bad, LineError{p.Line(i), fmt.Sprintf("is for the same key as line %d; leave one of them out", before)})
-		} else {
-			seen[done.ID], last = p.Line(i), done
-		}
-		if len(bad) >= maxLineErrors {
-			break
-		}
-	}
-	if len(bad) > 0 {
-		return bad, BadLines(bad)
-	}
-	return nil, w.end(ctx, a, &last, len(p.List))
-}
-
-// granting makes exceptions of one domain, in one change.
+// granting makes exceptions of one domain, in one change, or looks whether that can be.
 type granting struct {
 	*tx
 
+	dry    bool  // nothing is changed
+	now    int64 // exceptions end behind this
 	domain Domain
 	active *rules.Set
 	teams  map[string]string // of rules, by ID
 	limits map[string]*weir.Limit
 	known  map[weir.StateKey]bool // limits (as Key) that exceptions of a rule have
-	news   bool                   // some have a limit that none had
+	fresh  int64                  // how many that none had before
 	made   int64
-	alone  bool  // one was set by one person alone, in a domain under review
 	room   int64 // how many more there may be
+	// alone is what the actor does alone in a domain under review, some exceptions of these; nil: nothing was yet.
+	alone *unreviewed
+	some  int
+	// past are the authors of what they did alone, in whose place there is something else now.
+	past map[string]bool
+}
+
+// grant is an exception that is to be set.
+type grant struct {
+	Exception
+
+	state weir.StateKey // its count
+	count string        // what the table calls that
+	held  Override      // the exception that the count has, as review knows overrides: Percent is 0 if it has the same limit
+	there bool          // the table has one of the count, also one that has ended
 }
 
 // parsed is the active rules of a domain at a revision.
@@ -250,7 +185,7 @@ func (s *Store) granting(ctx context.Context, t *tx, domain string) (*granting, 
 	if err != nil {
 		return nil, err
 	}
-	w := &granting{tx: t, domain: d, teams: map[string]string{}, limits: map[string]*weir.Limit{}, known: map[weir.StateKey]bool{}}
+	w := &granting{tx: t, now: t.at, domain: d, teams: map[string]string{}, limits: map[string]*weir.Limit{}, known: map[weir.StateKey]bool{}, past: map[string]bool{}}
 	var n int64
 	if err := t.QueryRowContext(ctx, `SELECT exceptions FROM counters`).Scan(&n); err != nil {
 		return nil, err
@@ -290,38 +225,75 @@ func (s *Store) ActiveRules(ctx context.Context, domain string) (set *rules.Set,
 	return set, err
 }
 
-// set makes one exception.
-func (w *granting) set(ctx context.Context, e Exception) (Exception, error) {
+// prepare finds what exceptions would be, some of which may be wrong: faults says why, by their places, and the others are in its
+// order. None is of the same key as another.
+func (w *granting) prepare(ctx context.Context, list []Exception) (some []grant, faults []error, err error) {
+	faults = make([]error, len(list))
+	var places []int
+	// wrong is whether err is of the i-th, and not of all.
+	wrong := func(i int, err error) bool {
+		bad, ok := err.(*Error) //nolint:errorlint // as check and reviewed give it
+		if ok = ok && bad.Kind != Unavailable; ok {
+			faults[i] = err
+		}
+		return ok
+	}
+	for i, e := range list {
+		g, err := w.check(ctx, e)
+		switch {
+		case err == nil:
+			some, places = append(some, g), append(places, i)
+		case !wrong(i, err):
+			return nil, nil, err
+		}
+	}
+	if err := w.look(ctx, some); err != nil {
+		return nil, nil, err
+	}
+	good := some[:0]
+	for j := range some {
+		err := w.reviewed(ctx, &some[j])
+		switch {
+		case err == nil:
+			good = append(good, some[j])
+		case !wrong(places[j], err):
+			return nil, nil, err
+		}
+	}
+	return good, faults, w.fit(ctx, good)
+}
+
+// check is whether an exception can be, by itself.
+func (w *granting) check(ctx context.Context, e Exception) (grant, error) {
 	if err := checkReason(e.Reason, true); err != nil {
-		return e, err
+		return grant{}, err
 	}
 	until := e.Until.UnixMicro()
 	switch {
-	case until <= w.at:
-		return e, invalid("until", "is over already; write a time to come")
+	case until <= w.now:
+		return grant{}, invalid("until", "is over already; write a time to come")
 	case e.Until.Sub(moment(w.at)) > MaxException:
-		return e, invalid("until", "is more than %d days away; write a rule for it instead", MaxException/(24*time.Hour))
+		return grant{}, invalid("until", "is more than %d days away; write a rule for it instead", MaxException/(24*time.Hour))
 	}
 	if err := checkEntries(e.Entries); err != nil {
-		return e, err
+		return grant{}, err
 	}
 	limit, err := w.limit(e.Limit)
 	if err != nil {
-		return e, err
+		return grant{}, err
 	}
 	r, key, err := w.active.Grantable(w.domain.Name, e.Request(), e.Of)
 	if err != nil {
-		return e, &Error{Kind: NotFound, Field: "entries", Text: err.Error()}
+		return grant{}, &Error{Kind: NotFound, Field: "entries", Text: err.Error()}
 	}
 	if err := r.Bears(limit); err != nil {
-		return e, invalid("limit", "%v", err)
+		return grant{}, invalid("limit", "%v", err)
 	}
 	e.Domain, e.Rule, e.Limit = w.domain.Name, r.Path[0].ID(), limit.String()
 	e.Until, e.Made, e.Author = moment(until), moment(w.at), w.by.Name
-	if err := w.mayGrant(ctx, e.Rule); err != nil {
-		return e, err
-	}
-	return e, w.write(ctx, &e, r.State(key))
+	g := grant{Exception: e, state: r.State(key)}
+	g.count = countID(g.state)
+	return g, w.mayGrant(ctx, e.Rule)
 }
 
 // mayGrant is whether the actor may make exceptions of a rule.
@@ -380,86 +352,154 @@ func countID(k weir.StateKey) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// write puts an exception in the place of the one that the count had.
-func (w *granting) write(ctx context.Context, e *Exception, at weir.StateKey) error {
-	held, there, err := w.heldBy(ctx, e, at)
-	if err != nil {
-		return err
+// look finds what the counts of exceptions have.
+func (w *granting) look(ctx context.Context, some []grant) error {
+	at := make(map[string]*grant, len(some))
+	marks, args := make([]string, len(some)), make([]any, len(some))
+	for i := range some {
+		g := &some[i]
+		g.held, g.there, g.ID = Override{}, false, ""
+		at[g.count], marks[i], args[i] = g, fmt.Sprintf("$%d", i+1), g.count
 	}
-	if w.domain.Review {
-		o := Override{Domain: e.Domain, Until: e.Until, Author: e.Author, Reason: e.Reason}
-		if err := w.review(ctx, &held, &o, held.Percent == 0); err != nil {
+	if len(some) == 0 {
+		return nil
+	}
+	return each(ctx, w, func(found row) error {
+		var count, id, limit string
+		var ends int64
+		var held Override
+		if err := found.Scan(&count, &id, &limit, &ends, &held.Author, &held.Second, &held.Unreviewed); err != nil {
 			return err
 		}
-		e.Author, e.Second, e.Unreviewed = o.Author, o.Second, o.Unreviewed
-		w.alone = w.alone || e.Unreviewed
+		g := at[count]
+		if g.ID, g.there = id, true; ends > w.at {
+			held.Until, held.Percent = moment(ends), number(limit != g.Limit)
+			g.held = held
+		}
+		return nil
+	}, `SELECT count, id, limit_text, ends, author, second, unreviewed FROM exceptions WHERE count IN (`+strings.Join(marks, ", ")+`)`, args...)
+}
+
+// reviewed is whether an exception may be in a domain under review, and who stands behind it.
+func (w *granting) reviewed(ctx context.Context, g *grant) (err error) {
+	if !w.domain.Review {
+		return nil
 	}
-	if !there {
-		if err := w.roomForException(ctx); err != nil {
+	o := Override{Domain: g.Domain, Until: g.Until, Author: g.Author, Reason: g.Reason}
+	w.stand(&g.held, &o, g.held.Percent == 0)
+	if o.Unreviewed {
+		if w.alone == nil {
+			if w.alone, err = w.doneAlone(ctx, g.Domain); err != nil {
+				return err
+			}
+		}
+		if err := w.alone.add(o.Until); err != nil {
 			return err
 		}
-		e.ID = strings.ToLower(rand.Text()[:16])
-		w.made++
+		w.some++
 	}
-	if known := (weir.StateKey{Rule: at.Rule, Key: e.Limit}); !w.known[known] {
-		var some int
-		err := w.QueryRowContext(ctx, `SELECT 1 FROM exceptions WHERE limit_of = $1 LIMIT 1`, countID(known)).Scan(&some)
+	g.Author, g.Second, g.Unreviewed = o.Author, o.Second, o.Unreviewed
+	return nil
+}
+
+// fit refuses more exceptions, or more limits of them, than there may be.
+func (w *granting) fit(ctx context.Context, some []grant) error {
+	more := int64(0)
+	for i := range some {
+		if g := &some[i]; !g.there {
+			more++
+		}
+	}
+	if w.made+more > w.room {
+		gone, err := w.makeRoom(ctx)
+		if err != nil {
+			return err
+		}
+		if w.room += gone; gone > 0 && !w.dry { // what has ended is not there any more
+			if err := w.look(ctx, some); err != nil {
+				return err
+			}
+			more = 0
+			for i := range some {
+				more += 1 - number(some[i].there)
+			}
+		}
+		if w.made+more > w.room {
+			return &Error{Kind: Quota, Field: "exception", Text: fmt.Sprintf("there may be %d exceptions, and these would be more; end some, or write rules for them", MaxExceptions)}
+		}
+	}
+	w.made += more
+	for i := range some {
+		known := weir.StateKey{Rule: some[i].state.Rule, Key: some[i].Limit}
+		if w.known[known] {
+			continue
+		}
+		var one int
+		err := w.QueryRowContext(ctx, `SELECT 1 FROM exceptions WHERE limit_of = $1 LIMIT 1`, countID(known)).Scan(&one)
 		if err != nil && !isNone(err) {
 			return err
 		}
-		w.known[known], w.news = true, w.news || err != nil
+		w.known[known] = true
+		if w.fresh += number(err != nil); w.fresh > MaxExceptionLimits {
+			return tooManyLimits()
+		}
 	}
-	entries, err := json.Marshal(e.Entries)
-	if err != nil {
-		return err
-	}
-	err = w.exec(ctx, `
-		INSERT INTO exceptions (count, id, domain, rule, place, key, entries, name, of_limit, limit_text, limit_of, made, ends, author, reason, second, unreviewed, revision, early, deletion, kept)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 0, 0, 0)
-		ON CONFLICT (count) DO UPDATE SET entries = excluded.entries, name = excluded.name, of_limit = excluded.of_limit, limit_text = excluded.limit_text, limit_of = excluded.limit_of,
-			made = excluded.made, ends = excluded.ends, author = excluded.author, reason = excluded.reason, second = excluded.second,
-			unreviewed = excluded.unreviewed, revision = excluded.revision, early = 0, deletion = 0, kept = 0`,
-		countID(at), e.ID, e.Domain, e.Rule, at.Rule, hex.EncodeToString([]byte(at.Key)), string(entries), e.SortName(), e.Of, e.Limit, countID(weir.StateKey{Rule: at.Rule, Key: e.Limit}),
-		w.at, e.Until.UnixMicro(), e.Author, e.Reason, e.Second, number(e.Unreviewed), w.revision)
-	if err != nil || !held.Unreviewed {
-		return err
-	}
-	return w.cutUnreviewed(ctx, e.Domain, held.Author)
+	return nil
 }
 
-// heldBy is the exception that the count has, as review knows overrides: its Percent is 0 if it has the same limit. there is whether
-// the table has one, also one that has ended; then e has its ID.
-func (w *granting) heldBy(ctx context.Context, e *Exception, at weir.StateKey) (held Override, there bool, err error) {
-	var ends int64
-	var limit string
-	err = w.QueryRowContext(ctx, `SELECT id, limit_text, ends, author, second, unreviewed FROM exceptions WHERE count = $1`, countID(at)).
-		Scan(&e.ID, &limit, &ends, &held.Author, &held.Second, &held.Unreviewed)
-	switch {
-	case isNone(err):
-		return Override{}, false, nil
-	case err != nil:
-		return held, false, err
-	case ends <= w.at:
-		return Override{}, true, nil
-	}
-	held.Until = moment(ends)
-	held.Percent = number(limit != e.Limit)
-	return held, true, nil
+func tooManyLimits() error {
+	return &Error{Kind: Quota, Field: "limit", Text: fmt.Sprintf("exceptions may have %d different limits, and with these they would have more; write one that another exception of the rule has", MaxExceptionLimits)}
 }
 
-// roomForException refuses one more than there may be, when those that have ended make no place.
-func (w *granting) roomForException(ctx context.Context) error {
-	if w.made < w.room {
-		return nil
+// makeRoom forgets the exceptions that have ended, or only counts them.
+func (w *granting) makeRoom(ctx context.Context) (gone int64, err error) {
+	if w.dry {
+		return count(ctx, w, "exceptions", ` WHERE ends <= $1 AND deletion = 0`, w.at)
 	}
-	gone, err := w.forgetExceptions(ctx, w.at)
-	if err != nil {
-		return err
+	return w.forgetExceptions(ctx, w.at)
+}
+
+// exceptionRows is how many exceptions one statement writes: SQLite's library compares each value's number with those of all before it.
+const exceptionRows = 8
+
+// write puts exceptions in the place of those that their counts had.
+func (w *granting) write(ctx context.Context, some []grant) error {
+	for part := range slices.Chunk(some, exceptionRows) {
+		args := []any{w.domain.Name, w.revision, w.at}
+		var values []string
+		for i := range part {
+			g := &part[i]
+			if !g.there {
+				g.ID = strings.ToLower(rand.Text()[:16])
+			}
+			if g.held.Unreviewed {
+				w.past[g.held.Author] = true
+			}
+			entries, err := json.Marshal(g.Entries)
+			if err != nil {
+				return err
+			}
+			marks := ""
+			for _, value := range []any{
+				g.count, g.ID, g.Rule, g.state.Rule, hex.EncodeToString([]byte(g.state.Key)), string(entries), g.SortName(), g.Of, g.Limit,
+				countID(weir.StateKey{Rule: g.state.Rule, Key: g.Limit}), g.Until.UnixMicro(), g.Author, g.Reason, g.Second, number(g.Unreviewed),
+			} {
+				args = append(args, value)
+				marks += fmt.Sprintf(", $%d", len(args))
+			}
+			values = append(values, "($1, $2, $3, 0, 0, 0"+marks+")")
+		}
+		err := w.exec(ctx, `
+			INSERT INTO exceptions (domain, revision, made, early, deletion, kept, count, id, rule, place, key, entries, name, of_limit, limit_text, limit_of, ends, author, reason, second, unreviewed)
+			VALUES `+strings.Join(values, ", ")+`
+			ON CONFLICT (count) DO UPDATE SET entries = excluded.entries, name = excluded.name, of_limit = excluded.of_limit, limit_text = excluded.limit_text, limit_of = excluded.limit_of,
+				made = excluded.made, ends = excluded.ends, author = excluded.author, reason = excluded.reason, second = excluded.second,
+				unreviewed = excluded.unreviewed, revision = excluded.revision, early = 0, deletion = 0, kept = 0`, args...)
+		if err != nil {
+			return err
+		}
 	}
-	if w.room += gone; w.made < w.room {
-		return nil
-	}
-	return &Error{Kind: Quota, Field: "exception", Text: fmt.Sprintf("there are %d exceptions, and may not be more; end some, or write rules for them", MaxExceptions)}
+	return nil
 }
 
 // forgetExceptions drops those that had ended at a time. Nodes that have not heard of their last changes read all anew.
@@ -478,37 +518,44 @@ func (t *tx) forgetExceptions(ctx context.Context, ended int64) (gone int64, err
 	return gone, t.exec(ctx, `UPDATE counters SET exceptions = exceptions - $1, exceptions_floor = CASE WHEN exceptions_floor < $2 THEN $2 ELSE exceptions_floor END`, gone, floor)
 }
 
-// end is behind the last of n exceptions that a change has made.
-func (w *granting) end(ctx context.Context, a attempt, last *Exception, n int) error {
+// end is behind the last exception that a change makes, which v tells of in the audit.
+func (w *granting) end(ctx context.Context, v Event) error {
+	if w.alone != nil {
+		if err := w.countUnreviewed(ctx, w.alone); err != nil {
+			return err
+		}
+		v.Action += ".unreviewed"
+	}
+	for author := range w.past {
+		if err := w.cutUnreviewed(ctx, w.domain.Name, author); err != nil {
+			return err
+		}
+	}
 	if err := w.exec(ctx, `UPDATE counters SET exceptions = exceptions + $1`, w.made); err != nil {
 		return err
 	}
 	if _, err := w.forgetExceptions(ctx, w.at-forgetEnded.Microseconds()); err != nil {
 		return err
 	}
-	if w.news {
-		var limits int64
-		if err := w.QueryRowContext(ctx, `SELECT COUNT(DISTINCT limit_of) FROM exceptions`).Scan(&limits); err != nil {
-			return err
-		}
-		if limits > MaxExceptionLimits {
-			return &Error{Kind: Quota, Field: "limit", Text: fmt.Sprintf("exceptions have %d different limits, and may not have more; write one that another exception of the rule has", MaxExceptionLimits)}
-		}
-	}
-	v := a.event("")
-	v.Team = w.domain.Team
-	v.Reason = fmt.Sprintf("%s: %s", counted(int64(n), "exception"), a.reason)
-	if a.action == exceptionSet {
-		v.Rule, v.Team = last.Rule, w.teams[last.Rule]
-		v.Reason = fmt.Sprintf("%s, %s until %s: %s", last.ID, last.Limit, last.Until.Format(time.RFC3339), a.reason)
-		if last.Second != "" {
-			v.Reason = fmt.Sprintf("%s, %s until %s, by %s and %s: %s", last.ID, last.Limit, last.Until.Format(time.RFC3339), last.Author, last.Second, a.reason)
-		}
-	}
-	if w.alone {
-		v.Action += ".unreviewed"
-	}
 	w.done = append(w.done, v)
+	return w.limitsFit(ctx)
+}
+
+// limitsFit refuses more different limits than there may be, by all that are in the table. Those that are to come count beside them.
+func (w *granting) limitsFit(ctx context.Context) error {
+	if w.fresh == 0 {
+		return nil
+	}
+	var limits int64
+	if err := w.QueryRowContext(ctx, `SELECT COUNT(DISTINCT limit_of) FROM exceptions`).Scan(&limits); err != nil {
+		return err
+	}
+	if w.dry {
+		limits += w.fresh
+	}
+	if limits > MaxExceptionLimits {
+		return tooManyLimits()
+	}
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package rulestore
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -128,22 +130,26 @@ func testExceptionList(t *testing.T, s *Store, by Actor) {
 	for i := range 300 {
 		fmt.Fprintf(&b, "u%03d,%d/s,1day\n", i, 1+i%7)
 	}
-	set := func(text string) ([]LineError, error) {
-		list, lines, bad := ReadExceptions(strings.NewReader(text), time.Now())
-		if len(bad) > 0 {
-			return bad, BadLines(bad)
-		}
-		return s.SetExceptions(ctx, by, ExceptionBatch{Domain: "excepted", List: list, Lines: lines, Reason: "many"})
+	set := func(text string) error {
+		p := ReadExceptions(strings.NewReader(text), time.Now())
+		p.Domain, p.Reason = "excepted", "many"
+		_, err := s.SetExceptions(ctx, by, p)
+		return err
 	}
-	bad, err := set(b.String() + "u7,100/sec of,1day\nu8,10/s,1day\nu8,10/s,1day\n")
-	if err == nil || len(bad) != 2 || bad[0].Line != 302 || bad[1].Line != 304 || !strings.Contains(err.Error(), "nothing was changed") {
-		t.Fatal(bad, err)
+	wrong, _ := errors.AsType[*Error](set(b.String() + "u7,100/sec of,1day\nu8,10/s\nu8,10/s,1day\nu8,10/s,1day\nu9,1/s,never\n"))
+	if wrong == nil || len(wrong.Findings) != 4 || !strings.Contains(wrong.Text, "4 lines can't be used, and nothing was changed") {
+		t.Fatal(wrong)
+	}
+	for i, line := range []int{302, 303, 305, 306} {
+		if wrong.Findings[i].Line != line {
+			t.Errorf("%v, want line %d", wrong.Findings[i], line)
+		}
 	}
 	if list, err := s.Exceptions(ctx, ExceptionList{Domain: "excepted", Rules: []string{"user"}}); err != nil || len(list) != 0 {
 		t.Fatal(len(list), err)
 	}
-	if bad, err = set(b.String()); err != nil {
-		t.Fatal(bad, err)
+	if err := set(b.String()); err != nil {
+		t.Fatal(err)
 	}
 	q, found := ExceptionList{Domain: "excepted", Rules: []string{"user"}, Limit: 7}, map[string]bool{}
 	for {
@@ -167,18 +173,18 @@ func testExceptionList(t *testing.T, s *Store, by Actor) {
 		t.Errorf("%d are found: %v", len(list), err)
 	}
 	for text, want := range map[string]string{
-		"":                                    "line 1: is missing",
+		"":                                    "list:1:1: error: is missing",
 		"user,limit\nx,1/s\n":                 "one column of until and for",
 		"limit,for\n1/s,1h\n":                 "names no key",
 		"user,for\nx,1h\n":                    "names no column limit",
 		"user,user,limit,for\nx,y,1/s,1h\n":   "twice",
-		"user,limit,for\nx,1/s\n":             "line 2: has 2 fields",
+		"user,limit,for\nx,1/s\n":             "list:2:1: error: has 2 fields",
 		"user,limit,for\n\"x,1/s,1h\n":        "is no CSV",
-		"user,limit,for\nx,1/s,never\n":       "line 2: for: ",
-		"user,limit,until\nx,1/s,tomorrow\n":  "line 2: until: ",
-		"user,limit,for\nx,1/s,-1h\nb,1/s,0s": "line 3: for: ",
+		"user,limit,for\nx,1/s,never\n":       "list:2:1: error: for: ",
+		"user,limit,until\nx,1/s,tomorrow\n":  "list:2:1: error: until: ",
+		"user,limit,for\nx,1/s,-1h\nb,1/s,0s": "list:3:1: error: for: ",
 	} {
-		if _, err := set(text); err == nil || !strings.Contains(err.Error(), want) {
+		if err := set(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
@@ -256,6 +262,68 @@ func testExceptionLife(t *testing.T, s *Store, by Actor, of func(string, time.Du
 		t.Error("a node that has heard of all that ended reads all: ", err)
 	}
 	fill(n - ended + 1)
+}
+
+// testExceptionParts: a list is set in parts, between which other changes come; when it stops, the error says how far it came, and the list can be sent again.
+func testExceptionParts(t *testing.T, s *Store) {
+	ctx := t.Context()
+	if _, _, err := s.Import(ctx, root(), Import{Text: "domain: parts\ndescriptors:\n  - key: user\n    limits: [10/s]\n", Team: "shop", To: Enforced, Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	s.hold = 0 // each look-up is a part
+	defer func() { s.hold = exceptionHold }()
+	const n = 2*exceptionChunk + 10
+	batch := func() ExceptionBatch {
+		var b strings.Builder
+		b.WriteString("user,limit,for\n")
+		for i := range n {
+			fmt.Fprintf(&b, "u%03d,5/s,1day\n", i)
+		}
+		p := ReadExceptions(strings.NewReader(b.String()), time.Now())
+		p.Domain, p.Reason = "parts", "many"
+		return p
+	}
+	held := func() int64 {
+		n, err := s.ExceptionsHeld(ctx, "parts", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	dry := batch()
+	dry.Dry = true
+	if done, err := s.SetExceptions(ctx, root(), dry); err != nil || done.Set != n || held() != 0 {
+		t.Fatal(done, err, held())
+	}
+	stopping, stop := context.WithCancel(ctx)
+	s.told.ring()
+	heard := s.Heard()
+	go func() {
+		<-heard // the first part
+		stop()
+	}()
+	done, err := s.SetExceptions(stopping, root(), batch())
+	if done.Set < exceptionChunk || done.Set >= n || held() != int64(done.Set) || !IsKind(err, Unavailable) {
+		t.Fatal(done, err, held())
+	}
+	if want := fmt.Sprintf("%d of %d exceptions are set, up to line %d, and stay; send the whole list again", done.Set, n, done.Set+1); !strings.Contains(err.Error(), want) {
+		t.Errorf("%v; want %q", err, want)
+	}
+	if done, err := s.SetExceptions(ctx, root(), batch()); err != nil || done.Set != n || held() != n {
+		t.Fatal(done, err, held())
+	}
+	lines, err := s.Audit(ctx, Audited{Domain: "parts", Before: 1 << 40, Limit: 3})
+	if err != nil || len(lines) != 3 {
+		t.Fatal(lines, err)
+	}
+	for i, want := range []string{fmt.Sprintf("10 of %d exceptions, after %d: many", n, 2*exceptionChunk), fmt.Sprintf("%d of %d exceptions, after %[1]d: many", exceptionChunk, n), fmt.Sprintf("%d of %d exceptions, after 0: many", exceptionChunk, n)} {
+		if lines[i].Action != exceptionImport || lines[i].Reason != want {
+			t.Errorf("%s %q, want %q", lines[i].Action, lines[i].Reason, want)
+		}
+	}
+	long := batch()
+	long.List = make([]Exception, MaxExceptionBatch+1)
+	refusedAs(t, second(s.SetExceptions(ctx, root(), long)), Invalid)
 }
 
 // testExceptionReview: in a domain under review, one person alone has an hour, together with overrides, and a second person confirms.

@@ -17,52 +17,56 @@ const MaxExceptionCSV = 8 << 20
 
 // ReadExceptions reads exceptions from CSV. Its first line names the columns: limit; until, a time in RFC 3339, or for, a
 // duration such as 24h or 7day; perhaps of and reason; and each other column is a key of the requests, in their order, which may be written key:NAME to be told
-// from these. It gives the line of each, and what is wrong with lines.
+// from these. SetExceptions tells what is wrong with lines, these and others together.
 //
 //	user,limit,for,reason
 //	4711,100/s,7day,"a launch, until Friday"
-func ReadExceptions(in io.Reader, now time.Time) (list []Exception, lines []int, bad []LineError) {
+func ReadExceptions(in io.Reader, now time.Time) (p ExceptionBatch) {
 	r := csv.NewReader(in)
 	r.FieldsPerRecord = -1 // told below, with what to do
 	head, err := r.Read()
-	if err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, nil, []LineError{{1, "is missing: the first line names the columns, as user,limit,for,reason"}}
-		}
-		return nil, nil, []LineError{csvFault(err)}
+	switch {
+	case errors.Is(err, io.EOF):
+		p.bad.add(1, "is missing: the first line names the columns, as user,limit,for,reason")
+		return p
+	case err != nil:
+		p.bad.add(csvFault(err))
+		return p
 	}
 	head[0] = strings.TrimPrefix(head[0], "\uFEFF") // which spreadsheets write
 	if why := badHead(head); why != "" {
-		return nil, nil, []LineError{{1, why}}
+		p.bad.add(1, why)
+		return p
 	}
-	for len(list)+len(bad) <= MaxExceptionBatch {
+	for len(p.List)+p.bad.all <= MaxExceptionBatch {
 		record, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, nil, append(bad, csvFault(err))
+			p.bad.add(csvFault(err)) // what follows can't be told from it
+			break
 		}
 		line, _ := r.FieldPos(0)
 		if len(record) != len(head) {
-			bad = append(bad, LineError{line, fmt.Sprintf("has %d fields, and the first line names %d columns", len(record), len(head))})
+			p.bad.add(line, fmt.Sprintf("has %d fields, and the first line names %d columns", len(record), len(head)))
 			continue
 		}
 		e, why := readException(head, record, now)
 		if why != "" {
-			bad = append(bad, LineError{line, why})
+			p.bad.add(line, why)
 			continue
 		}
-		list, lines = append(list, e), append(lines, line)
+		p.List, p.Lines = append(p.List, e), append(p.Lines, line)
 	}
-	return list, lines, bad
+	return p
 }
 
-func csvFault(err error) LineError {
+func csvFault(err error) (line int, text string) {
 	if bad, ok := errors.AsType[*csv.ParseError](err); ok {
-		return LineError{bad.StartLine, "is no CSV: " + bad.Err.Error() + "; write a field with quotes or commas between quotes, and each quote in it twice"}
+		return bad.StartLine, "is no CSV: " + bad.Err.Error() + "; write a field with quotes or commas between quotes, and each quote in it twice"
 	}
-	return LineError{1, err.Error()}
+	return 1, err.Error()
 }
 
 // badHead says what is wrong with the names of columns.

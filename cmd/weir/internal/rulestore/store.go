@@ -17,8 +17,9 @@ type Store struct {
 	dialect
 	write, read *sql.DB
 	told        *bell
-	dir         string  // of SQLite; empty: it is PostgreSQL
-	claim       *sql.DB // that holds the lock of Claim, or nil
+	dir         string        // of SQLite; empty: it is PostgreSQL
+	claim       *sql.DB       // that holds the lock of Claim, or nil
+	hold        time.Duration // exceptionHold; tests have another
 	parsed      atomic.Pointer[parsed]
 	unused      atomic.Int64 // when the use of a token or session could not be written down, in microseconds; 0: it always could
 }
@@ -55,6 +56,7 @@ func Open(ctx context.Context, place string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.hold = exceptionHold
 	if err := migrate(ctx, s.write, s.dialect); err != nil {
 		return nil, errors.Join(s.failed(err), s.Close())
 	}
@@ -121,6 +123,14 @@ type attempt struct {
 // error is Unavailable first.
 func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) error) error {
 	err := s.try(ctx, by, a, do)
+	if err == nil {
+		s.told.ring()
+	}
+	return s.refused(ctx, by, a, err)
+}
+
+// refused is the error of an attempt, which is audited when it is a refusal.
+func (s *Store) refused(ctx context.Context, by Actor, a attempt, err error) error {
 	if bad, ok := errors.AsType[*Error](err); ok && bad.Kind != Unavailable {
 		// An attempt that leaves no trace is told as the failure that it is, and logged.
 		said := bad.Error()
@@ -128,9 +138,6 @@ func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) er
 			said = bad.Field + " can't be used; who asked was told which, and why"
 		}
 		return errors.Join(s.Refused(ctx, by, a.event(said)), err)
-	}
-	if err == nil {
-		s.told.ring()
 	}
 	return s.failed(err)
 }

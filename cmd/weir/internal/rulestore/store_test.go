@@ -45,6 +45,7 @@ func TestStores(t *testing.T) {
 		{"rights", testRights},
 		{"exceptions", testExceptions},
 		{"exceptions under review", testExceptionReview},
+		{"exceptions in parts", testExceptionParts},
 		{"quota", testQuota},
 		{"disabled", testDisabled},
 		{"places", testPlaces},

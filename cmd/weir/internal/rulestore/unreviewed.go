@@ -26,51 +26,78 @@ func (t *tx) held(ctx context.Context, o *Override) (held Override, err error) {
 	return held, err
 }
 
-// review finds whether two people stand behind o, in a domain under review, in place of what is held.
-// alike is whether both do the same.
+// review finds whether two people stand behind o, in a domain under review, in place of what is held, and else counts the time for
+// which its author does it alone. alike is whether both do the same.
 func (t *tx) review(ctx context.Context, held, o *Override, alike bool) error {
+	if t.stand(held, o, alike); !o.Unreviewed {
+		return nil
+	}
+	u, err := t.doneAlone(ctx, o.Domain)
+	if err != nil {
+		return err
+	}
+	if err := u.add(o.Until); err != nil {
+		return err
+	}
+	return t.countUnreviewed(ctx, u)
+}
+
+// stand says who stands behind o: two people, or its author alone.
+func (t *tx) stand(held, o *Override, alike bool) {
 	same := !held.Until.IsZero() && alike
 	switch {
 	case same && !held.Unreviewed && !o.Until.After(held.Until): // it ends earlier
 		o.Author, o.Second = held.Author, held.Second
-		return nil
 	case same && held.Unreviewed && !samePerson(held.Author, t.by.Name):
 		o.Author, o.Second = held.Author, t.by.Name
-		return nil
+	default:
+		o.Unreviewed = true
 	}
-	o.Unreviewed = true
-	return t.countUnreviewed(ctx, o)
 }
 
 // span is a time during which overrides of one actor alone hold in a domain.
 type span struct{ began, ends int64 }
 
-// countUnreviewed counts the time of o against what its author may do alone, or refuses it. Time for which several overrides hold counts once.
-func (t *tx) countUnreviewed(ctx context.Context, o *Override) error {
+// unreviewed is what one person has done and does alone in a domain. Time for which several overrides hold counts once.
+type unreviewed struct {
+	domain, name, person string
+	at, used             int64 // used of the last unreviewedIn, until at
+	now                  span  // that goes on from at
+}
+
+// doneAlone is what the actor has done alone in a domain.
+func (t *tx) doneAlone(ctx context.Context, domain string) (*unreviewed, error) {
+	u := &unreviewed{domain: domain, name: t.by.Name, person: personOf(t.by.Name), at: t.at, now: span{began: t.at}}
+	spans, err := t.spans(ctx, domain, u.person)
+	for _, s := range spans {
+		u.used += max(min(s.ends, t.at)-max(s.began, t.at-unreviewedIn.Microseconds()), 0)
+		if s.ends >= t.at { // it goes on
+			u.now = span{s.began, max(u.now.ends, s.ends)}
+		}
+	}
+	return u, err
+}
+
+// add is that something is done alone until a time, or why it may not be.
+func (u *unreviewed) add(until time.Time) error {
+	ends := max(u.now.ends, until.UnixMicro())
+	left := MaxUnreviewed - time.Duration(u.used)*time.Microsecond
+	if time.Duration(ends-u.at)*time.Microsecond > left {
+		return forbidden("domain %s wants a second person: one person alone may open or tighten limits there for %d min in %d h, and %s has %v left; "+
+			"take no longer, and let another person do the same, who can choose a longer time",
+			u.domain, MaxUnreviewed/time.Minute, unreviewedIn/time.Hour, u.name, max(left, 0).Truncate(time.Second))
+	}
+	u.now.ends = ends
+	return nil
+}
+
+// countUnreviewed writes down what is done alone.
+func (t *tx) countUnreviewed(ctx context.Context, u *unreviewed) error {
 	if err := t.exec(ctx, `DELETE FROM unreviewed WHERE ends <= $1`, t.at-unreviewedIn.Microseconds()); err != nil {
 		return err
 	}
-	actor := personOf(t.by.Name)
-	spans, err := t.spans(ctx, o.Domain, actor)
-	if err != nil {
-		return err
-	}
-	now := span{t.at, o.Until.UnixMicro()}
-	var used int64
-	for _, s := range spans {
-		used += max(min(s.ends, t.at)-max(s.began, t.at-unreviewedIn.Microseconds()), 0)
-		if s.ends >= t.at { // it goes on
-			now = span{s.began, max(now.ends, s.ends)}
-		}
-	}
-	left := MaxUnreviewed - time.Duration(used)*time.Microsecond
-	if time.Duration(now.ends-t.at)*time.Microsecond > left {
-		return forbidden("domain %s wants a second person: one person alone may open or tighten limits there for %d min in %d h, and %s has %v left; "+
-			"take no longer, and let another person do the same, who can choose a longer time",
-			o.Domain, MaxUnreviewed/time.Minute, unreviewedIn/time.Hour, t.by.Name, max(left, 0).Truncate(time.Second))
-	}
 	return t.exec(ctx, `INSERT INTO unreviewed (domain, actor, began, ends) VALUES ($1, $2, $3, $4) ON CONFLICT (domain, actor, began) DO UPDATE SET ends = excluded.ends`,
-		o.Domain, actor, now.began, max(now.ends, now.began+minUnreviewed.Microseconds()))
+		u.domain, u.person, u.now.began, max(u.now.ends, u.now.began+minUnreviewed.Microseconds()))
 }
 
 func (t *tx) spans(ctx context.Context, domain, actor string) ([]span, error) {

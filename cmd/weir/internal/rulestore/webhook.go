@@ -210,6 +210,26 @@ func (s *Store) RenewWebhook(ctx context.Context, by Actor, id, reason string) (
 	return now, err
 }
 
+// RetryWebhook has what a webhook failed to be told be sent at once, and not when it is due. It takes the role Admin for its team.
+func (s *Store) RetryWebhook(ctx context.Context, by Actor, id, reason string) (Webhook, error) {
+	err := s.changeWebhook(ctx, by, "webhook.retry", Webhook{ID: id}, false, reason, func(t *tx, old Webhook) error {
+		if err := t.mayTell(ctx, old.Team); err != nil {
+			return err
+		}
+		switch {
+		case old.Disabled:
+			return &Error{Kind: Stale, Text: "the webhook is disabled, and nothing is sent; switch it on first"}
+		case old.Failed == 0:
+			return &Error{Kind: Stale, Text: "nothing waits to be tried again: the last message was delivered"}
+		}
+		return t.exec(ctx, `UPDATE webhooks SET next_try = 0 WHERE id = $1`, id)
+	})
+	if err != nil {
+		return Webhook{}, err
+	}
+	return s.WebhookToTell(ctx, id)
+}
+
 // RemoveWebhook ends a webhook. Messages that wait are not delivered any more. It takes the role Admin for its team.
 func (s *Store) RemoveWebhook(ctx context.Context, by Actor, id, reason string) error {
 	return s.changeWebhook(ctx, by, "webhook.remove", Webhook{ID: id}, false, reason, func(t *tx, old Webhook) error {

@@ -1,9 +1,11 @@
 package webhooks
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 	"syscall"
 )
@@ -66,15 +68,41 @@ func (c *client) check(plain bool) func(network, address string, _ syscall.RawCo
 		if err != nil {
 			return err
 		}
-		a = a.WithZone("").Unmap()
-		switch {
-		case within(a, c.networks):
-			return nil
-		case within(a, c.inner):
-			return &refusal{a.String() + " is not public, and so not told anything; an operator can allow its network by --webhook-networks"}
-		case plain:
-			return &refusal{"without TLS nothing is sent to " + a.String() + "; write https, or an operator allows its network by --webhook-networks"}
-		}
+		return c.refuse(a, plain)
+	}
+}
+
+// refuse is why nothing is sent to an address, with TLS or plain; nil: something is.
+func (c *client) refuse(a netip.Addr, plain bool) error {
+	a = a.WithZone("").Unmap()
+	switch {
+	case within(a, c.networks):
+		return nil
+	case within(a, c.inner):
+		return &refusal{a.String() + " is not public, and so not told anything; an operator can allow its network by --webhook-networks"}
+	case plain:
+		return &refusal{"without TLS nothing is sent to " + a.String() + "; write https, or an operator allows its network by --webhook-networks"}
+	}
+	return nil
+}
+
+// Reach is why nothing would be sent to a URL now: each address of its host is refused, as it would be when a message is sent. A host that can't be
+// looked up is not refused, for it may be there later, and a URL that is none is not either.
+func (s *Sender) Reach(ctx context.Context, target string) (err error) {
+	u, bad := url.Parse(target)
+	if bad != nil {
 		return nil
 	}
+	ctx, stop := context.WithTimeout(ctx, lookupTime)
+	defer stop()
+	found, bad := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+	if bad != nil {
+		return nil
+	}
+	for _, a := range found {
+		if err = s.client.refuse(a, u.Scheme != "https"); err == nil {
+			return nil
+		}
+	}
+	return err
 }

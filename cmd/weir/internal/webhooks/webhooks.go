@@ -32,6 +32,8 @@ const (
 	// The pause before the next try is drawn between nothing and a time that doubles with each try, from firstPause to maxPause.
 	firstPause = time.Second
 	maxPause   = 15 * time.Minute
+	// lookupTime is how long it may take to look up the host of a new URL.
+	lookupTime = 3 * time.Second
 	// giveUpAfter is how old a message is when a try that fails is the last.
 	giveUpAfter = 24 * time.Hour
 	// maxAnswer is how much of an answer is read, in bytes.

@@ -391,3 +391,56 @@ func TestPause(t *testing.T) {
 		}
 	}
 }
+
+// TestReach: a URL is refused when it is written for what it would be refused when a message is sent; a host that nobody knows is not.
+func TestReach(t *testing.T) {
+	inside := New(Options{Networks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+	for target, why := range map[string]string{
+		"https://127.0.0.1/x":              "127.0.0.1 is not public",
+		"https://localhost/x":              "is not public",
+		"https://10.0.0.1:8443/x":          "10.0.0.1 is not public",
+		"https://169.254.169.254/latest":   "169.254.169.254 is not public",
+		"https://[::1]/x":                  "::1 is not public",
+		"https://[::ffff:127.0.0.1]/x":     "127.0.0.1 is not public",
+		"http://93.184.215.14/x":           "without TLS nothing is sent to 93.184.215.14",
+		"https://93.184.215.14/x":          "",
+		"https://10.1.2.3/x":               "",
+		"http://10.1.2.3/x":                "",
+		"https://nobody-has-this.invalid/": "",
+		"::":                               "",
+	} {
+		err := inside.Reach(t.Context(), target)
+		if why == "" && err != nil || why != "" && (err == nil || !strings.Contains(err.Error(), why)) {
+			t.Errorf("%s: %v; want %q", target, err, why)
+		}
+	}
+}
+
+// TestRetry: what waits behind a failed try is sent at once when somebody asks for it, and not when it would be due.
+func TestRetry(t *testing.T) {
+	s, r := open(t, t.TempDir()), newReceiver(t)
+	w := hook(t, s, r.URL, rulestore.JSON)
+	happens(t, s, "one", "two")
+	err := s.Undelivered(t.Context(), &w, rulestore.Delivery{Message: "m", Kind: "override", At: time.Now(), Error: "it answers 500"}, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := sender(s, io.Discard)
+	keep(t, x)
+	q := &queue{}
+	if err := x.empty(t.Context(), w.ID, q); err != nil || r.count() != 0 {
+		t.Fatal(err, r.count(), "are sent before they are due")
+	}
+	by := rulestore.Actor{Name: "eve", Role: rulestore.Publish, Teams: []string{"shop"}}
+	if _, err := s.RetryWebhook(t.Context(), by, w.ID, "mine"); !rulestore.IsKind(err, rulestore.Forbidden) {
+		t.Error(err)
+	}
+	if _, err := s.RetryWebhook(t.Context(), root(), w.ID, "it is back"); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "what waited is sent", func() bool { return r.count() == 2 })
+	lines, err := s.Audit(t.Context(), rulestore.Audited{})
+	if err != nil || !strings.Contains(fmt.Sprint(lines), "webhook.retry") {
+		t.Error(lines, err)
+	}
+}

@@ -53,7 +53,7 @@ func did(action string) string {
 		"domain.create": "Made the domain", "domain.update": "Changed the domain", "domain.delete": "Took the domain away", "domain.restore": "Restored the domain", "import": "Imported a file",
 		"open": "Opened limits", "tighten": "Tightened limits", "override.end": "Ended an override",
 		"exception.set": "Set an exception", "exception.import": "Imported exceptions", "exception.end": "Ended an exception",
-		"team.quota": "Changed a quota", "token.create": "Made a token", "token.revoke": "Revoked a token", "webhook.set": "Set a webhook", "webhook.renew": "Made a webhook another secret", "webhook.remove": "Removed a webhook",
+		"team.quota": "Changed a quota", "token.create": "Made a token", "token.revoke": "Revoked a token", "webhook.set": "Set a webhook", "webhook.renew": "Made a webhook another secret", "webhook.retry": "Retried a webhook", "webhook.remove": "Removed a webhook",
 		"propose": "Proposed", "shadow": "Put in shadow", "enforce": "Published", "disable": "Disabled", "disable.asked": "Asked to disable", "withdraw": "Withdrew",
 		rulestore.Held: "Tried to publish", "comment": "Commented",
 		rulestore.Reset: "Reset counts", rulestore.SignIn: "Signed in", rulestore.SignOut: "Signed out", rulestore.SignInRefused: "Sent wrong tokens", rulestore.Forget: "Gave up a node",

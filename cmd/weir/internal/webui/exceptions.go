@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +36,7 @@ type exceptionRow struct {
 type listForm struct {
 	Text, Reason string
 	Faults       map[string]string
-	Lines        []rulestore.LineError // that are wrong
+	Lines        []rules.Finding // that are wrong
 }
 
 // Link is the form that sets another exception of the same client.
@@ -311,33 +310,24 @@ func (p *Pages) importExceptions(v *visit) error {
 		return err
 	}
 	page := exceptionsPage{Domain: v.r.PostFormValue("domain"), List: listForm{Text: text, Reason: v.r.PostFormValue("reason")}}
-	list, lines, bad := rulestore.ReadExceptions(strings.NewReader(text), time.Now())
-	if len(bad) == 0 {
-		bad, err = p.options.Changes.SetExceptions(v.r.Context(), v.store, v.actor, rulestore.ExceptionBatch{
-			Domain: page.Domain, List: list, Lines: lines, Reason: page.List.Reason,
-		})
-		if err == nil {
-			return v.see(Home+"exceptions?"+url.Values{"domain": {page.Domain}}.Encode(), counted(len(list), "exception is set.", "exceptions are set."))
+	batch := rulestore.ReadExceptions(strings.NewReader(text), time.Now())
+	batch.Domain, batch.Reason = page.Domain, page.List.Reason
+	done, err := p.options.Changes.SetExceptions(v.r.Context(), v.store, v.actor, batch)
+	if err == nil {
+		said := counted(done.Set, "exception is set", "exceptions are set") + done.By() + "."
+		if done.Unreviewed > 0 {
+			said += " Another person who imports the same confirms it."
 		}
+		return v.see(Home+"exceptions?"+url.Values{"domain": {page.Domain}}.Encode(), said)
 	}
-	status := http.StatusBadRequest
-	if page.List.Lines = bad; len(bad) == 0 {
-		status = statusOf(err)
-		if page.List.Faults = faultsOf(err); page.List.Faults == nil {
-			return err
-		}
-	} else {
-		page.List.Faults = map[string]string{"text": "Nothing was changed, for " + strconv.Itoa(len(bad)) + " " + plural(len(bad), "line", "lines") + " can't be used:"}
+	if bad, ok := errors.AsType[*rulestore.Error](err); ok {
+		page.List.Lines = bad.Findings
+	}
+	if page.List.Faults = faultsOf(err); page.List.Faults == nil {
+		return err
 	}
 	if len(page.List.Text) > rulestore.MaxText {
 		page.List.Text = "" // it was a file
 	}
-	return v.showExceptions(status, page)
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
+	return v.showExceptions(statusOf(err), page)
 }

@@ -73,7 +73,7 @@ func TestExceptions(t *testing.T) {
 
 	list := url.Values{"domain": {"shop"}, "text": {"checkout,limit,for\na,5/min,1day\nb,5/mn,1day\n"}, "reason": {"a sale"}}
 	r, page = b.post(t, "/ui/exceptions/import", list)
-	wants(t, r, page, http.StatusBadRequest, "<strong>line 3</strong>", "Nothing was changed", "a,5/min,1day")
+	wants(t, r, page, http.StatusBadRequest, "<strong>line 3</strong>", "1 line can&#39;t be used, and nothing was changed", "a,5/min,1day")
 	list.Set("text", "checkout,limit,for\na,5/min,1day\nb,5/min,1day\n")
 	r, page = b.post(t, "/ui/exceptions/import", list)
 	wants(t, r, page, http.StatusSeeOther)

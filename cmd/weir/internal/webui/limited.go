@@ -125,7 +125,7 @@ func (v *visit) limitedRows(clients []*limited.Client, list *limited.List) ([]li
 				row.Holds = []mark{held(t.Percent, t.Until)}
 			}
 		}
-		rule, entries, why := whose(set, all, c, list.Hashed)
+		rule, entries, why := limited.Whose(set, all, c, list.Hashed)
 		if row.Nameless = why; why == "" {
 			if text, ok := asLines(entries); ok {
 				row.Actions = append(row.Actions, link{"Why", Home + "try?" + url.Values{"domain": {c.Domain}, "entries": {text}}.Encode()})
@@ -171,34 +171,6 @@ func placeOf(c *limited.Client) string {
 // coded is a client's name, which may have any bytes, as addresses and forms carry it.
 func coded(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
 
-// whose is which request a client's is, by the rules that have the name of its rule; why is why nobody can tell, or empty.
-func whose(set *rules.Set, named []*rules.Rule, c *limited.Client, hashed bool) (rule *rules.Rule, entries []rules.Entry, why string) {
-	switch {
-	case hashed:
-		return nil, nil, "a hash stands for its name"
-	case offenders.IsShortened(c.Name):
-		return nil, nil, fmt.Sprintf("its name is longer than %d bytes, and cut", offenders.MaxName)
-	case strings.HasSuffix(c.Rule, "#override"):
-		return nil, nil, "its requests bring their limit along"
-	case len(named) == 0:
-		return nil, nil, "its rule is not active at this node"
-	}
-	for _, r := range named {
-		found, ok := set.Entries(r, c.Name)
-		switch {
-		case !ok:
-		case rule == nil:
-			rule, entries = r, found
-		case !slices.Equal(entries, found):
-			return nil, nil, "several rules have this name"
-		}
-	}
-	if rule == nil {
-		return nil, nil, "no request of this name meets the rule now"
-	}
-	return rule, entries, ""
-}
-
 // asLines is a request as the form of try has it, if that can hold it.
 func asLines(entries []rules.Entry) (text string, ok bool) {
 	lines := make([]string, len(entries))
@@ -228,9 +200,12 @@ type unblockPage struct {
 	Domain, Rule, Client string
 	Coded                string   // the client
 	Limits               []string // whose counts are reset
+	Zero                 string   // why that does not help; empty: it does
 	Reason               string
 	Faults               map[string]string
 	Back                 string
+
+	deciding []*rules.Rule
 }
 
 // askUnblock asks whether a client is to be unblocked, and why.
@@ -261,16 +236,19 @@ func (v *visit) unblocking(value func(string) string) (page unblockPage, at plac
 		return page, at, none("the address does not name one")
 	}
 	named := slices.DeleteFunc(set.Rules(), func(r *rules.Rule) bool { return r.Domain != c.Domain || r.Name != c.Rule })
-	rule, entries, why := whose(set, named, &c, false)
+	rule, entries, why := limited.Whose(set, named, &c, false)
 	if why != "" {
 		return page, at, none(why)
 	}
 	page = unblockPage{CSRF: v.csrf(), Domain: c.Domain, Rule: c.Rule, Client: c.Name, Coded: value("client"), Back: Home + "limited"}
-	met, _ := set.Match(c.Domain, &rules.Descriptor{Entries: entries})
-	for _, r := range met {
-		if !r.Unlimited {
-			page.Limits = append(page.Limits, r.Name+": "+r.Limit.String())
-		}
+	if page.deciding, err = v.pages.options.Decides(v.r.Context(), c.Domain, entries); err != nil {
+		return page, at, err
+	}
+	for _, r := range page.deciding {
+		page.Limits = append(page.Limits, r.Name+": "+r.Limit.String())
+	}
+	if zero := limited.Zero(page.deciding); zero != nil {
+		page.Zero = limited.StillDenied(zero)
 	}
 	return page, place{c.Domain, rule.Path[0].ID()}, nil
 }
@@ -291,13 +269,6 @@ func (p *Pages) unblock(v *visit) error {
 		}
 		return v.show(statusOf(err), "unblock", "Unblock a client", page)
 	}
-	on := "1 node"
-	if nodes != 1 {
-		on = digits(int64(nodes)) + " nodes"
-	}
-	said := fmt.Sprintf("The counts of %s were reset on %s. Its next request passes, unless another rule denies it.", plain(page.Client), on)
-	if len(late) > 0 {
-		said += " Not yet on " + strings.Join(late, ", ") + ": a node does it when it hears of it, within a minute, and else keeps its count."
-	}
+	said := limited.Unblocked(plain(page.Client), page.deciding, nodes, late)
 	return v.see(page.Back, said)
 }

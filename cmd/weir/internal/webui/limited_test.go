@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/limited"
 	"github.com/weir-limit/weir/cmd/weir/internal/offenders"
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
@@ -190,5 +191,33 @@ func TestUnblock(t *testing.T) {
 	for query, why := range map[string]string{"domain=files&rule=none&client=YQ": "not active", "domain=files&rule=" + url.QueryEscape(filesUser) + "&client=!": "does not name one"} {
 		r, page = b.get(t, "/ui/unblock?"+query)
 		wants(t, r, page, http.StatusNotFound, why, "POST /v1/reset")
+	}
+}
+
+// TestUnblockZero: the form and the answer say that unblocking does not help a client whose limit is 0, and what does.
+func TestUnblockZero(t *testing.T) {
+	t.Parallel()
+	h := build(t, true)
+	h.told = told(tells("node-1:8083", "files", filesUser, "ann"))
+	var except rules.Exceptions
+	h.limiter.Except(&except, nil)
+	for _, r := range h.limiter.Set().Rules() {
+		if r.Name == filesUser {
+			_, key := h.limiter.Set().Match("files", &rules.Descriptor{Entries: []rules.Entry{{Key: "user", Value: "ann"}}})
+			except.Change([]rules.Exception{{State: r.State(key), Limit: weir.MustParseLimit("0/s"), Until: 1 << 60}}, false, 1)
+		}
+	}
+	b := h.signedIn(t, "ann", rulestore.Publish, rulestore.AllTeams)
+	_, page := b.get(t, "/ui/limited")
+	r, page := b.get(t, rowLink(page, "ann", "Unblock"))
+	const says = "is 0 for it (0/s), so that it goes on being denied: only another limit helps, by an exception or another rule."
+	wants(t, r, page, http.StatusOK, "files/user#1: 0/s", "files/user#2: 1000/h", says)
+	form := url.Values{"domain": {"files"}, "rule": {filesUser}, "client": {base64.RawURLEncoding.EncodeToString([]byte("ann"))}, "reason": {"she called"}}
+	r, page = b.post(t, "/ui/unblock", form)
+	wants(t, r, page, http.StatusSeeOther)
+	r, page = b.get(t, r.Header.Get("Location"))
+	wants(t, r, page, http.StatusOK, says)
+	if strings.Contains(page, "Its next request passes") {
+		t.Error("it promises that the next request passes")
 	}
 }

@@ -94,6 +94,8 @@ type Options struct {
 	Charts offenders.Charts
 	// Limited is the clients that are limited now, at all nodes of the rule database or at this one.
 	Limited func(context.Context) limited.List
+	// Decides is the rules that decide about a request.
+	Decides limited.Decides
 	// Unblock has all nodes reset the counts of a client, for an actor. It gives how many nodes have, and which have not yet. It is asked where there
 	// is a rule database.
 	Unblock func(context.Context, rulestore.Actor, rulestore.Unblock) (nodes int, late []string, err error)

@@ -15,7 +15,7 @@ type webhooksPage struct {
 	Kinds []string
 	// Made is a secret that was just made, which nobody can read again, and MadeFor its webhook.
 	Made, MadeFor string
-	Sent          webhookForm // that changes, renews or removes one, as it was sent
+	Sent          webhookForm // that does something with one, as it was sent
 }
 
 type webhookRow struct {
@@ -27,7 +27,7 @@ type webhookRow struct {
 
 // webhookForm is the form of a webhook, as it was sent.
 type webhookForm struct {
-	ID, Do          string // what to do with it: change, secret, remove; empty: it is a new one
+	ID, Do          string // what to do with it: change, secret, retry, remove; empty: it is a new one
 	Team, URL, Form string
 	Kinds           []string
 	Disabled        bool
@@ -65,7 +65,7 @@ func (v *visit) showWebhooks(status int, page webhooksPage) error {
 	return v.show(status, "webhooks", "Webhooks", page)
 }
 
-// setWebhook makes a webhook, or changes, renews or removes one.
+// setWebhook makes a webhook, or changes, renews, retries or removes one.
 func (p *Pages) setWebhook(v *visit) error {
 	form, ctx := v.r.PostFormValue, v.r.Context()
 	sent := webhookForm{
@@ -84,10 +84,13 @@ func (p *Pages) setWebhook(v *visit) error {
 		w, err = v.store.RenewWebhook(ctx, v.actor, sent.ID, sent.Reason)
 	case sent.Do == "remove":
 		said, err = "The webhook is removed.", v.store.RemoveWebhook(ctx, v.actor, sent.ID, sent.Reason)
+	case sent.Do == "retry":
+		said = "What waits is sent now."
+		_, err = v.store.RetryWebhook(ctx, v.actor, sent.ID, sent.Reason)
 	case len(sent.Kinds) == 0:
 		err = &rulestore.Error{Kind: rulestore.Invalid, Text: "choose what the webhook is told"}
 	default:
-		w, err = v.store.SetWebhook(ctx, v.actor, rulestore.Webhook{ID: sent.ID, Team: sent.Team, URL: sent.URL, Form: rulestore.Form(sent.Form), Kinds: kinds, Disabled: sent.Disabled}, sent.Reason)
+		w, err = p.options.Changes.SetWebhook(ctx, v.store, v.actor, rulestore.Webhook{ID: sent.ID, Team: sent.Team, URL: sent.URL, Form: rulestore.Form(sent.Form), Kinds: kinds, Disabled: sent.Disabled}, sent.Reason)
 	}
 	switch {
 	case err == nil && w.Secret != "":

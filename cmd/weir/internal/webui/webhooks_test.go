@@ -1,12 +1,14 @@
 package webui_test
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
@@ -71,6 +73,28 @@ func TestWebhooks(t *testing.T) {
 		r, page = ada.post(t, "/ui/webhooks", bad)
 		wants(t, r, page, http.StatusBadRequest, c.want, `role="alert"`)
 	}
+	h.reach = errors.New("127.0.0.1 is not public")
+	r, page = ada.post(t, "/ui/webhooks", form)
+	wants(t, r, page, http.StatusBadRequest, "The url 127.0.0.1 is not public", `id="url-fault"`)
+	h.reach = nil
+	failed, err := h.store.WebhookToTell(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.Undelivered(t.Context(), &failed, rulestore.Delivery{Message: "m", Kind: "publish", At: failed.Made, Error: "it answers 500"}, failed.Made.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	r, page = ada.get(t, "/ui/webhooks")
+	wants(t, r, page, http.StatusOK, "Retry now", "it answers 500")
+	r, page = ada.post(t, "/ui/webhooks", url.Values{"webhook": {id}, "do": {"retry"}, "reason": {" "}})
+	wants(t, r, page, http.StatusBadRequest, "say why")
+	r, page = ada.post(t, "/ui/webhooks", url.Values{"webhook": {id}, "do": {"retry"}, "reason": {"it is back"}})
+	wants(t, r, page, http.StatusSeeOther)
+	if now, err := h.store.WebhookToTell(t.Context(), id); err != nil || !now.NextTry.IsZero() {
+		t.Error(now.NextTry, err)
+	}
+	r, page = ada.get(t, "/ui/webhooks")
+	wants(t, r, page, http.StatusOK, "What waits is sent now.")
 	change := url.Values{"webhook": {id}, "do": {"change"}, "form": {"json"}, "kind": rulestore.MessageKinds(), "disabled": {"yes"}, "reason": {"it is broken"}}
 	r, page = ada.post(t, "/ui/webhooks", change)
 	wants(t, r, page, http.StatusSeeOther)

@@ -56,6 +56,7 @@ type house struct {
 	inFile   atomic.Pointer[string]                     // the token of the file, if there is one
 	told     func() []limited.Node                      // by other nodes; nil: nothing
 	late     []string                                   // nodes that unblock nobody
+	reach    error                                      // why nothing would be sent to a webhook
 	pinged   rulestore.Delivery                         // how a ping goes
 	provider *openidtest.Provider                       // nil: there is none
 	grants   atomic.Pointer[map[string]rulestore.Grant] // by groups of the provider
@@ -118,6 +119,10 @@ func buildWith(t testing.TB, database *rulestore.Store, provider *openidtest.Pro
 		Files: func() *rules.Set { return set }, Rules: limiter.Set,
 		Node: func(context.Context) webui.Node { return h.node },
 		Book: h.book, Name: func(name string) string { return name }, Explainer: limiter, Limited: h.limited, Unblock: h.unblock,
+		Decides: func(ctx context.Context, domain string, entries []rules.Entry) ([]*rules.Rule, error) {
+			return limiter.Reset(ctx, &rules.Request{Domain: domain, Descriptors: []rules.Descriptor{{Entries: entries}}, Peek: true})
+		},
+
 		Attempts: weir.NewLimiter(memstore.New(memstore.Options{}), "sign-in", weir.MustParseLimit("10/min")),
 		Client: func(r *http.Request) string {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)
@@ -154,6 +159,7 @@ func buildWith(t testing.TB, database *rulestore.Store, provider *openidtest.Pro
 			return h.store
 		}
 		h.changes, err = changes.New(changes.Options{
+			Reach:   func(context.Context, string) error { return h.reach },
 			InFiles: func(domain string) bool { return domain == "files" }, Check: o.Check, Reports: h.reports,
 		})
 		if err != nil {
