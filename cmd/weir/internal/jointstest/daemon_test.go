@@ -75,7 +75,11 @@ func start(c daemon.Config) (*running, error) {
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	r.grpcAt = m[2]
 	r.front = front{receipts: map[string]heldReceipts{}}
-	distant(&r.front, m[1], m[3])
+	token := ""
+	if c.AdminTokenFile != "" {
+		token = rulingToken
+	}
+	distant(&r.front, m[1], m[3], token)
 	r.front.dialGRPC = func() (string, error) { return m[2], nil }
 	r.front.dialRESP = func() (string, error) { return m[4], nil }
 	return r, nil
@@ -173,7 +177,7 @@ func missing(house string) string {
 			return program
 		}
 	}
-	if strings.HasSuffix(house, "postgres") && !postgrestest.There() {
+	if (strings.HasSuffix(house, "postgres") || house == "ruled redis") && !postgrestest.There() {
 		return "postgresql"
 	}
 	return ""
@@ -191,6 +195,7 @@ type served struct {
 	program    *front
 	exceptions rules.Exceptions
 	closing    []func() error
+	ruled      *ruling // nil: rules come from the file
 }
 
 func openDaemon(t testing.TB, store, file string) (*served, error) {
@@ -291,7 +296,13 @@ func (s *served) fronts() []*front {
 	if s.program != nil {
 		return []*front{s.program}
 	}
-	return []*front{&s.node.front}
+	all := []*front{&s.node.front}
+	if s.ruled != nil {
+		for _, r := range s.ruled.more {
+			all = append(all, &r.front)
+		}
+	}
+	return all
 }
 func (s *served) now() int64   { return time.Now().UnixMicro() }
 func (s *served) slack() int64 { return 3000 }
@@ -304,6 +315,13 @@ func (s *served) close() {
 	for _, c := range s.closing {
 		if err := c(); err != nil && s.server == nil {
 			s.t.Error(err)
+		}
+	}
+	if s.ruled != nil {
+		for _, r := range s.ruled.more {
+			if err := r.end(); err != nil {
+				s.t.Error(err)
+			}
 		}
 	}
 	if s.node != nil {
@@ -324,6 +342,9 @@ func (s *served) reload(file string) error {
 		}
 		return err
 	}
+	if s.ruled != nil {
+		return s.publish(file)
+	}
 	return errors.Join(write(s.file, file), s.node.reload())
 }
 
@@ -332,6 +353,8 @@ func (s *served) act(st *step) (kept, receipts bool, err error) {
 	case st.op == "wait":
 		time.Sleep(st.by)
 		return true, true, nil
+	case st.op == "restart" && s.ruled != nil:
+		return s.server != nil, false, s.restartAll()
 	case st.op == "restart" && s.program == nil:
 		config := s.node.config
 		if err := s.node.end(); err != nil {

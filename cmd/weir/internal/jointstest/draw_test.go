@@ -21,6 +21,7 @@ type drawer struct {
 	receipts []drawnReceipt
 	given    int
 	keys     []string
+	excepted []step // that have yet to end
 }
 
 type drawnReceipt struct {
@@ -203,6 +204,19 @@ func (d *drawer) step() {
 		d.story.steps = append(d.story.steps, d.exception())
 		return
 	}
+	if d.ruled() && d.chance(25) {
+		s := d.exception()
+		switch {
+		case len(d.excepted) > 0 && d.chance(40): // it ends, of somebody
+			at := d.IntN(len(d.excepted))
+			s = step{op: pick(d, "lapse", "except"), asks: []oracle.Descriptor{{Key: d.excepted[at].asks[0].Key, Value: d.excepted[at].asks[0].Value, Cost: 1}}, node: d.excepted[at].node}
+			d.excepted = slices.Delete(d.excepted, at, at+1)
+		case s.asks[0].Override != "":
+			d.excepted = append(d.excepted, s)
+		}
+		d.story.steps = append(d.story.steps, s)
+		return
+	}
 	var s step
 	switch n := d.IntN(100); {
 	case n < 62:
@@ -236,13 +250,19 @@ func (d *drawer) step() {
 	d.story.steps = append(d.story.steps, s)
 }
 
+// ruled is whether the rules come from a rule database.
+func (d *drawer) ruled() bool {
+	kind, _ := storeOf(d.story.house)
+	return kind == "ruled"
+}
+
 // exception gives a key a limit of its own, or ends that. It is one that any rule of events can have.
 func (d *drawer) exception() step {
 	s := step{op: "except", asks: []oracle.Descriptor{{Key: d.key(), Value: d.value(), Cost: 1}}, node: d.IntN(2)}
 	if d.chance(70) {
 		count := pick[int64](d, 0, 1, 4, 15, 50, 200, 1000)
 		text := fmt.Sprintf("%d/%s", count, pick(d, "s", "min", "h", "day"))
-		s.asks[0].Override = text + pick(d, "", fmt.Sprint(" burst ", max(count, 1)), " fixed-window", " sliding-log", " sliding-window 6")
+		s.asks[0].Override = text + pick(d, "", fmt.Sprint(" burst ", max(count, 1)), " fixed-window", " sliding-log", " sliding-window 5")
 	}
 	return s
 }
@@ -280,6 +300,9 @@ func (d *drawer) time() time.Duration {
 
 func (d *drawer) check() step {
 	s := step{op: "check", listener: pick(d, listeners...)}
+	if d.ruled() {
+		s.node = d.IntN(2)
+	}
 	if d.chance(45) {
 		s.listener = pick(d, "http", "program") // which tell the most
 	}

@@ -49,6 +49,7 @@ type house interface {
 //
 //	parts [keys=N] [snapshot]    listeners around a store in memory, with a clock of the story's
 //	daemon STORE                 a daemon, in this process: memory, snapshot, redis, memcached, postgres, nats
+//	ruled STORE                  two daemons with one rule database, and counts of their own in memory, or both in redis
 //	program [edge] STORE         a Go program with rules: client (of a daemon), redis, memcached, postgres
 //	cluster N [SHARING]          so many nodes, in processes of their own, which share so
 func openHouse(t testing.TB, words, file string) (house, error) {
@@ -58,6 +59,8 @@ func openHouse(t testing.TB, words, file string) (house, error) {
 		return openParts(t, strings.Fields(rest), file)
 	case "daemon":
 		return openDaemon(t, rest, file)
+	case "ruled":
+		return openRuled(t, rest, file)
 	case "program":
 		return openProgram(t, rest, file)
 	case "cluster":

@@ -55,7 +55,7 @@ var houses = []string{
 	"parts", "parts keys=64", "parts snapshot", "daemon memory", "parts", "daemon snapshot", "program client",
 	"parts", "parts keys=64", "daemon redis", "parts", "daemon memcached", "parts snapshot", "daemon nats", "parts",
 	"program redis", "parts", "program memcached", "parts", "daemon postgres", "parts", "program postgres",
-	"parts", "program edge redis", "parts", "program edge memcached", "parts", "program edge postgres",
+	"parts", "ruled memory", "parts", "ruled redis", "parts", "program edge redis", "parts", "program edge memcached", "parts", "program edge postgres",
 }
 
 // clusters take seconds each.

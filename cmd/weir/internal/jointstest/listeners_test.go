@@ -127,13 +127,14 @@ func call(h http.Handler, method, path, body string) *httptest.ResponseRecorder 
 type remote struct {
 	address string
 	client  *http.Client
+	token   string // empty: none is shown
 }
 
 // distant is the HTTP listeners of a daemon, asked by connections of their own.
-func distant(f *front, listener, admin string) {
+func distant(f *front, listener, admin, token string) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	client := &http.Client{Transport: transport, Timeout: patience}
-	f.http, f.admin = remote{listener, client}, remote{admin, client}
+	f.http, f.admin = remote{listener, client, ""}, remote{admin, client, token}
 	f.leave = transport.CloseIdleConnections
 }
 
@@ -143,10 +144,14 @@ const silent = 599
 func (r remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	q, err := http.NewRequestWithContext(in.Context(), in.Method, "http://"+r.address+in.URL.RequestURI(), in.Body)
 	if err == nil {
-		q.ContentLength = in.ContentLength
+		q.ContentLength, q.Header = in.ContentLength, in.Header
+		if r.token != "" {
+			q.Header.Set("Authorization", "Bearer "+r.token)
+		}
 		var a *http.Response
 		if a, err = r.client.Do(q); err == nil {
 			defer a.Body.Close()
+			w.Header().Set("ETag", a.Header.Get("ETag"))
 			w.WriteHeader(a.StatusCode)
 			_, _ = io.Copy(w, a.Body) // what is cut off is no answer
 			return

@@ -38,7 +38,18 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	// Daemons with a rule database in PostgreSQL keep a copy of the rules in the cache.
+	cache, err := os.MkdirTemp("", "joints")
+	if err == nil {
+		err = os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(cache) // what is left there harms nobody
+	os.Exit(code)
 }
 
 // beNode is a daemon until SIGTERM, or until the test's process ends, which holds the other
@@ -111,7 +122,7 @@ func spawn(t testing.TB, c daemon.Config) (*process, error) {
 	}
 	m := readyLine.FindStringSubmatch(lines.Text())
 	p.front = front{receipts: map[string]heldReceipts{}}
-	distant(&p.front, m[1], m[3])
+	distant(&p.front, m[1], m[3], "")
 	p.front.dialGRPC = func() (string, error) { return m[2], nil }
 	p.front.dialRESP = func() (string, error) { return m[4], nil }
 	return p, nil

@@ -98,6 +98,8 @@ func (p *play) do(ctx context.Context, s *step) error {
 		return p.reset(s)
 	case "except":
 		return p.except(s)
+	case "lapse":
+		return p.lapse(s)
 	}
 	kept, receipts, err := p.house.act(s)
 	if err != nil {
@@ -141,8 +143,8 @@ func (p *play) check(ctx context.Context, s *step) error {
 	defer cancel()
 	began := p.house.now()
 	a := f.ask(ctx, s)
-	// In a cluster, a count that changes its owner passes nothing for a while.
-	for end := time.Now().Add(waits); p.clustered() && time.Now().Before(end) && a.Failed == "" && !a.Allowed && p.must(s, began); {
+	// In a cluster, a count that changes its owner passes nothing for a while, and of several daemons at a store each remembers what that denied.
+	for end := time.Now().Add(waits); (p.clustered() || p.several()) && time.Now().Before(end) && a.Failed == "" && !a.Allowed && p.must(s, began); {
 		time.Sleep(50 * time.Millisecond)
 		began = p.house.now()
 		a = f.ask(ctx, s)
@@ -170,6 +172,20 @@ func (p *play) check(ctx context.Context, s *step) error {
 
 // waits is for how long a cluster may deny what must pass.
 const waits = 5 * time.Second
+
+// ruled is the house, where the rules come from a rule database; nil: it is another one.
+func (p *play) ruled() *served {
+	if h, ok := p.house.(*served); ok && h.ruled != nil {
+		return h
+	}
+	return nil
+}
+
+// several is whether several daemons decide by one store.
+func (p *play) several() bool {
+	h := p.ruled()
+	return h != nil && len(h.ruled.more) > 0
+}
 
 func (p *play) clustered() bool {
 	_, is := p.house.(*nodes)
@@ -237,6 +253,11 @@ func (p *play) reload(s *step) error {
 		if i == p.version {
 			return nil
 		}
+		if h := p.ruled(); h != nil {
+			for _, at := range h.gone(v.rules) {
+				p.model.Except(at.key, at.value, at.limit, nil, p.moment(p.house.now()))
+			}
+		}
 		if err := p.house.reload(fileOf(v.rules, sharingOf(p.story.house))); err != nil {
 			return err
 		}
@@ -250,7 +271,10 @@ func (p *play) reload(s *step) error {
 // except gives a key a limit of its own, or ends that, as the rule database of a daemon does.
 func (p *play) except(s *step) error {
 	f := p.front(&step{listener: "program"})
-	d := s.asks[0]
+	d, h := s.asks[0], p.ruled()
+	if h != nil {
+		f = &h.ruled.mirror
+	}
 	if f == nil || f.limiter.Exceptions() == nil {
 		return errNoStep
 	}
@@ -274,8 +298,26 @@ func (p *play) except(s *step) error {
 		held = &l
 	}
 	began := p.house.now()
-	f.limiter.Exceptions().Change([]rules.Exception{e}, false, weir.Instant(1))
+	if h == nil {
+		f.limiter.Exceptions().Change([]rules.Exception{e}, false, weir.Instant(1))
+	} else if err := h.except(heldBy{d.Key, d.Value, s.node}, met, e, d.Override); err != nil {
+		return err
+	}
 	p.model.Except(d.Key, d.Value, s.node, held, p.moment(began))
+	return nil
+}
+
+// lapse has an exception of a rule database end by itself.
+func (p *play) lapse(s *step) error {
+	h, d := p.ruled(), s.asks[0]
+	if h == nil {
+		return errNoStep
+	}
+	began := p.house.now()
+	if err := h.lapse(heldBy{d.Key, d.Value, s.node}); err != nil {
+		return err
+	}
+	p.model.Except(d.Key, d.Value, s.node, nil, p.moment(began))
 	return nil
 }
 
@@ -286,6 +328,13 @@ func (p *play) reset(s *step) error {
 	}
 	one := step{asks: []oracle.Descriptor{{Key: s.asks[0].Key, Value: s.asks[0].Value}}}
 	began := p.house.now()
+	if h := p.ruled(); h != nil {
+		err := h.unblock(s.asks[0])
+		if err == nil {
+			p.model.Reset(s.asks[0].Key, s.asks[0].Value, p.moment(began))
+		}
+		return err
+	}
 	w := call(f.admin, http.MethodPost, "/v1/reset", checkBody(&one))
 	if _, ok := p.house.(*served); ok && w.Code == 503 {
 		p.model.Perhaps(s.asks[0].Key, s.asks[0].Value, p.moment(began))

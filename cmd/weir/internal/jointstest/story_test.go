@@ -24,6 +24,7 @@ import (
 //	reload v2
 //	reset user=ann
 //	except user=ann!100/h 0         a limit of its own, in place of the first of its rule; except user=ann 0 ends it
+//	lapse user=ann 0                that limit ends by itself, where there is a rule database
 //	clock -2s                       where the house has a clock of its own
 //	restart                         in order; with its snapshot, where there is one
 //	flood http user 0-199 cost 5    keys f0 … f199, each once
@@ -113,8 +114,8 @@ func (s *step) String() string {
 		return "reload " + s.version
 	case "reset":
 		return "reset " + s.asks[0].Key + "=" + s.asks[0].Value
-	case "except":
-		return fmt.Sprintf("except %s %d", askText(s.asks[0]), s.node)
+	case "except", "lapse":
+		return fmt.Sprintf("%s %s %d", s.op, askText(s.asks[0]), s.node)
 	case "clock", "wait":
 		return fmt.Sprintf("%s %v", s.op, s.by)
 	case "flood":
@@ -218,7 +219,7 @@ func parseStep(words []string) (s step, err error) {
 		s.version = words[1]
 	case "reset":
 		s.asks = []oracle.Descriptor{parseAsk(words[1])}
-	case "except":
+	case "except", "lapse":
 		s.asks, s.node = []oracle.Descriptor{parseAsk(words[1])}, int(atoi(words[2]))
 	case "clock", "wait":
 		s.by, err = time.ParseDuration(words[1])
