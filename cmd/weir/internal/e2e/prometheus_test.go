@@ -81,6 +81,8 @@ func TestMetricNames(t *testing.T) {
 	} {
 		told.WriteString(edge(t, args...).metrics(t))
 	}
+	d, token := serveData(t, t.TempDir())
+	told.WriteString(newClient(t).ask(http.MethodGet, "http://"+d.admin+"/metrics", "", "Authorization", "Bearer "+token).body)
 	texts := append(expressions(t), recipe(t, filepath.Join(deploy, "prometheus/alerts.yaml")))
 	for _, text := range texts {
 		for _, name := range regexp.MustCompile(`\b(weir|process|go)_[a-z_]+`).FindAllString(text, -1) {
@@ -110,9 +112,9 @@ func TestAlerts(t *testing.T) {
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	path := program(t, "prometheus")
-	d := serve(t, "--rules", write(t, filepath.Join(t.TempDir(), "rules.yaml"), shadowed), "--resp", "127.0.0.1:0")
+	d, admin := serveData(t, t.TempDir(), "--rules", write(t, filepath.Join(t.TempDir(), "rules.yaml"), shadowed), "--resp", "127.0.0.1:0")
 	at, dir := porttest.Free(t), t.TempDir()
-	config := recipe(t, filepath.Join(deploy, "prometheus/prometheus.yaml"), "15s", "100ms", "127.0.0.1:8082", d.admin)
+	config := recipe(t, filepath.Join(deploy, "prometheus/prometheus.yaml"), append([]string{"15s", "100ms", "127.0.0.1:8082", d.admin}, showing(write(t, filepath.Join(dir, "weir.token"), admin))...)...)
 	write(t, filepath.Join(dir, "alerts.yaml"), recipe(t, filepath.Join(deploy, "prometheus/alerts.yaml")))
 	p := start(t, command(t, path, "--config.file="+write(t, filepath.Join(dir, "prometheus.yaml"), config), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at))
 	p.listening(t, at)
@@ -165,13 +167,18 @@ func TestPrometheusWithToken(t *testing.T) {
 		changes := []string{"15s", "100ms", "127.0.0.1:8082", d.admin, "rule_files: [alerts.yaml]\n", ""}
 		if shown {
 			want = "1"
-			changes = append(changes, "# authorization: {credentials_file: /etc/prometheus/weir.token}", "authorization: {credentials_file: "+write(t, filepath.Join(dir, "weir.token"), made.Token)+"}")
+			changes = append(changes, showing(write(t, filepath.Join(dir, "weir.token"), made.Token))...)
 		}
 		config := recipe(t, filepath.Join(deploy, "prometheus/prometheus.yaml"), changes...)
 		p := start(t, command(t, path, "--config.file="+write(t, filepath.Join(dir, "prometheus.yaml"), config), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+at))
 		p.listening(t, at)
 		eventually(t, "up is not "+want, func() bool { return up(at) == want })
 	}
+}
+
+// showing is how Prometheus is told to show the token in a file.
+func showing(file string) (change []string) {
+	return []string{"# authorization: {credentials_file: /etc/prometheus/weir.token}", "authorization: {credentials_file: " + file + "}"}
 }
 
 // mayBeEmpty is what is there only when something went wrong, or changed.
