@@ -466,7 +466,7 @@ const exceptionRows = 8
 func (w *granting) write(ctx context.Context, some []grant) error {
 	for part := range slices.Chunk(some, exceptionRows) {
 		args := []any{w.domain.Name, w.revision, w.at}
-		var values []string
+		var values strings.Builder
 		for i := range part {
 			g := &part[i]
 			if !g.there {
@@ -479,19 +479,22 @@ func (w *granting) write(ctx context.Context, some []grant) error {
 			if err != nil {
 				return err
 			}
-			marks := ""
+			if i > 0 {
+				values.WriteString(", ")
+			}
+			values.WriteString("($1, $2, $3, 0, 0, 0")
 			for _, value := range []any{
 				g.count, g.ID, g.Rule, g.state.Rule, hex.EncodeToString([]byte(g.state.Key)), string(entries), g.SortName(), g.Of, g.Limit,
 				countID(weir.StateKey{Rule: g.state.Rule, Key: g.Limit}), g.Until.UnixMicro(), g.Author, g.Reason, g.Second, number(g.Unreviewed),
 			} {
 				args = append(args, value)
-				marks += fmt.Sprintf(", $%d", len(args))
+				fmt.Fprintf(&values, ", $%d", len(args))
 			}
-			values = append(values, "($1, $2, $3, 0, 0, 0"+marks+")")
+			values.WriteString(")")
 		}
 		err := w.exec(ctx, `
 			INSERT INTO exceptions (domain, revision, made, early, deletion, kept, count, id, rule, place, key, entries, name, of_limit, limit_text, limit_of, ends, author, reason, second, unreviewed)
-			VALUES `+strings.Join(values, ", ")+`
+			VALUES `+values.String()+`
 			ON CONFLICT (count) DO UPDATE SET entries = excluded.entries, name = excluded.name, of_limit = excluded.of_limit, limit_text = excluded.limit_text, limit_of = excluded.limit_of,
 				made = excluded.made, ends = excluded.ends, author = excluded.author, reason = excluded.reason, second = excluded.second,
 				unreviewed = excluded.unreviewed, revision = excluded.revision, early = 0, deletion = 0, kept = 0`, args...)
