@@ -75,6 +75,7 @@ func TestStores(t *testing.T) {
 		{"traffic", testTraffic},
 		{"scope", testScope},
 		{"sessions", testSessions},
+		{"sessions, clocks", testSessionClocks},
 		{"people", testPeople},
 		{"notices", testNotices},
 		{"many sessions", testManySessions},

@@ -98,7 +98,7 @@ func (v *visit) kept(secret string, now time.Time) (one *session, by rulestore.A
 	if v.store == nil {
 		return nil, by, unsure()
 	}
-	one.Session, by, err = v.store.Session(v.r.Context(), id, now)
+	one.Session, by, err = v.store.Session(v.r.Context(), id)
 	if err != nil && kindOf(err) == rulestore.Unavailable {
 		err = unsure()
 	}
