@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,20 +164,12 @@ func (p *ExceptionBatch) Line(i int) int {
 // SetExceptions sets many together, or none when one of them is wrong: then it tells all that are, a hundred at most. Each is
 // as SetException has it. The audit has one line about all.
 func (s *Store) SetExceptions(ctx context.Context, by Actor, p ExceptionBatch) (bad []LineError, err error) {
-	a := attempt{action: exceptionImport, domain: p.Domain, reason: p.Reason, clients: true}
-	do := func(t *tx) (err error) {
-		if bad, err = s.setAll(ctx, t, a, &p); err == nil && p.Dry {
-			err = errDry
-		}
+	a := attempt{action: exceptionImport, domain: p.Domain, reason: p.Reason, clients: true, dry: p.Dry}
+	err = s.change(ctx, by, a, func(t *tx) (err error) {
+		bad, err = s.setAll(ctx, t, a, &p)
 		return err
-	}
-	if !p.Dry {
-		return bad, s.change(ctx, by, a, do)
-	}
-	if err := s.try(ctx, by, a, do); !errors.Is(err, errDry) {
-		return bad, s.failed(err)
-	}
-	return nil, nil
+	})
+	return bad, err
 }
 
 func (s *Store) setAll(ctx context.Context, t *tx, a attempt, p *ExceptionBatch) (bad []LineError, err error) {

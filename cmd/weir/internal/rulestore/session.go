@@ -29,7 +29,7 @@ type Session struct {
 	Person Person // who signed in without a token; zero: nobody did
 	// Made and Seen, the last request to a minute, are times of whoever keeps the session: the database's, or of one that a node keeps alone the node's.
 	Made, Seen time.Time
-	Notice string    // to be said on the next page
+	Notice     string // to be said on the next page
 }
 
 // SessionID is the ID of a session, of the secret that its browser shows.

@@ -115,12 +115,22 @@ type attempt struct {
 	reason               string
 	clients              bool // its entries and lines name clients, which stay out of the audit
 	people               bool // it is about teams or tokens, or only says something, and changes no rule
+	dry                  bool // it is only asked whether it may be done
 }
 
+// errDry ends a change that is not to be made.
+var errDry = errors.New("only asked")
+
 // change makes a change, or none. A refusal is audited, too; where that fails, the
-// error is Unavailable first.
+// error is Unavailable first. An attempt that is dry changes nothing, and is not audited.
 func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) error) error {
 	err := s.try(ctx, by, a, do)
+	if a.dry {
+		if errors.Is(err, errDry) {
+			return nil
+		}
+		return s.failed(err)
+	}
 	if bad, ok := errors.AsType[*Error](err); ok && bad.Kind != Unavailable {
 		// An attempt that leaves no trace is told as the failure that it is, and logged.
 		said := bad.Error()
@@ -153,6 +163,9 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 		t.at = time.Now().UnixMicro()
 		if err := do(t); err != nil {
 			return err
+		}
+		if a.dry {
+			return errDry
 		}
 		if len(t.done) == 0 {
 			t.done = append(t.done, a.event(""))
