@@ -101,7 +101,8 @@ type tx struct {
 
 	by       Actor
 	revision int64
-	at       int64 // microseconds since 1970
+	at       int64 // microseconds since 1970, by the clock of this node
+	clock    int64 // likewise, by the database's, which all nodes share
 	reason   string
 	done     []Event // for the audit
 	head     Head    // of the audit; zero: it was not looked up yet
@@ -153,7 +154,7 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 		t := &tx{Tx: raw, by: by, reason: a.reason}
 		// The transaction that has changed this row is alone until its end: the next one waits
 		// here.
-		err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision`, 1-number(a.people)).Scan(&t.revision)
+		err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision, `+s.clock, 1-number(a.people)).Scan(&t.revision, &t.clock)
 		if err != nil {
 			return err
 		}

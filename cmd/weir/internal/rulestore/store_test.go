@@ -45,6 +45,7 @@ func TestStores(t *testing.T) {
 		{"rights", testRights},
 		{"exceptions", testExceptions},
 		{"exceptions under review", testExceptionReview},
+		{"exceptions, clocks", testExceptionClocks},
 		{"quota", testQuota},
 		{"disabled", testDisabled},
 		{"places", testPlaces},
@@ -85,6 +86,7 @@ func TestStores(t *testing.T) {
 		{"inbox", testInbox},
 		{"inbox, tokens", testInboxTokens},
 		{"inbox, full", testInboxFull},
+		{"inbox, mixed roles", testInboxMixed},
 		{"comments", testComments},
 		{"undo", testUndo},
 		{"undo, not", testUndoNot},
@@ -94,6 +96,7 @@ func TestStores(t *testing.T) {
 		{"webhooks", testWebhooks},
 		{"outbox", testOutbox},
 		{"outbox, long", testOutboxLong},
+		{"outbox, made anew", testOutboxMadeAnew},
 		{"notices of limits", testLimitNotices},
 		{"lease", testLease},
 	}
