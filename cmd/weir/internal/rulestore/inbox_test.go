@@ -250,8 +250,8 @@ func testComments(t *testing.T, s *Store) {
 // whatever they may do for other teams.
 func testInboxMixed(t *testing.T, s *Store) {
 	ctx := t.Context()
-	max := Actor{Name: "max", Role: Publish, Teams: []string{"mail", "shop"}, Roles: map[string]Role{"mail": Publish, "shop": Propose}}
-	v, err := s.Propose(ctx, max, Proposal{Domain: "shop", Text: rule("user", "1/s"), To: Shadow, Reason: "a test"})
+	maxi := Actor{Name: "max", Role: Publish, Teams: []string{"mail", "shop"}, Roles: map[string]Role{"mail": Publish, "shop": Propose}}
+	v, err := s.Propose(ctx, maxi, Proposal{Domain: "shop", Text: rule("user", "1/s"), To: Shadow, Reason: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,11 +259,11 @@ func testInboxMixed(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	const held = "publish user 1 shadow by max"
-	if got := inboxOf(t, s, max); got != " | "+held {
+	if got := inboxOf(t, s, maxi); got != " | "+held {
 		t.Errorf("max: %s", got)
 	}
-	max.Roles["shop"] = Publish
-	for _, by := range []Actor{max, as("ann", Publish, "shop")} {
+	maxi.Roles["shop"] = Publish
+	for _, by := range []Actor{maxi, as("ann", Publish, "shop")} {
 		if got := inboxOf(t, s, by); got != held+" | " {
 			t.Errorf("%s: %s", by.Name, got)
 		}
