@@ -133,6 +133,9 @@ func (o *auditPlace) printLines(out io.Writer, list []rulestore.Event) error {
 	for i := range list {
 		e := &list[i]
 		why := e.Reason
+		if e.Withheld {
+			why = "(a client of another team)"
+		}
 		if e.Refused != "" {
 			why += " (refused: " + e.Refused + ")"
 		}
@@ -301,6 +304,9 @@ func printVerdict(out io.Writer, v rulestore.Verdict) error {
 		what = "changed"
 	}
 	fmt.Fprintf(&b, "audit: %d lines, %s\n", v.Lines, what)
+	if v.Withheld > 0 {
+		fmt.Fprintf(&b, "%d of them name clients of other teams, and came without that: their hashes were not compared; use a token of all teams, or --data\n", v.Withheld)
+	}
 	if v.Lines > 0 {
 		fmt.Fprintf(&b, "head %s\n", terminal.Escape(v.Head.String()))
 	}

@@ -161,8 +161,15 @@ func (g *Gate) Propose(ctx context.Context, s *rulestore.Store, by rulestore.Act
 	if err := g.possible(p); err != nil {
 		return rulestore.Version{}, refuse(ctx, s, by, rulestore.Event{Action: rulestore.Action(p.To, p.Forced), Domain: p.Domain, Rule: p.Rule, Reason: p.Reason}, err)
 	}
-	if p.Text != "" && p.To == rulestore.Enforced {
-		if err := g.guard(ctx, s, by, enforcing{domain: p.Domain, rule: p.Rule, text: p.Text, forced: p.Forced, reason: p.Reason}); err != nil {
+	if p.Text != "" && p.To == rulestore.Enforced && !p.Forced {
+		e := enforcing{domain: p.Domain, rule: p.Rule, text: p.Text, reason: p.Reason}
+		err := g.guard(ctx, s, by, e, func() error {
+			dry := p
+			dry.Dry = true
+			_, err := s.Propose(ctx, by, dry)
+			return err
+		})
+		if err != nil {
 			return rulestore.Version{}, err
 		}
 	}
@@ -202,14 +209,19 @@ func (g *Gate) fits(domain, text string) error {
 // Move calls Move of the store. It does not hold up a version that was active before, or one that
 // removes the rule.
 func (g *Gate) Move(ctx context.Context, s *rulestore.Store, by rulestore.Actor, p rulestore.Step) (rulestore.Rule, error) {
-	if p.To == rulestore.Enforced {
+	if p.To == rulestore.Enforced && !p.Forced {
 		v, err := s.Version(ctx, p.Domain, p.Rule, p.Version)
 		if err != nil {
 			return rulestore.Rule{}, err
 		}
 		if v.Text != "" && (v.State == rulestore.Draft || v.State == rulestore.Shadow) {
-			e := enforcing{p.Domain, p.Rule, v.Text, p.Version, p.Forced, p.Reason}
-			if err := g.guard(ctx, s, by, e); err != nil {
+			err := g.guard(ctx, s, by, enforcing{p.Domain, p.Rule, v.Text, p.Version, p.Reason}, func() error {
+				dry := p
+				dry.Dry = true
+				_, err := s.Move(ctx, by, dry)
+				return err
+			})
+			if err != nil {
 				return rulestore.Rule{}, err
 			}
 		}

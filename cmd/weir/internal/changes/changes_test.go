@@ -192,6 +192,47 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestGuardJudgesOwnOnly: a version that somebody may not publish is refused before it is judged, by the rule of the store: the audit and the inbox
+// do not say that it was held up.
+func TestGuardJudgesOwnOnly(t *testing.T) {
+	h := newHouse(t)
+	v, err := h.Propose(t.Context(), h.store, ann(), rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("5/s"), Match: h.revision(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mallory := rulestore.Actor{Name: "mallory", Role: rulestore.Publish, Teams: []string{"mail"}}
+	mixed := rulestore.Actor{Name: "max", Role: rulestore.Publish, Teams: []string{"mail", "shop"}, Roles: map[string]rulestore.Role{"mail": rulestore.Publish, "shop": rulestore.Propose}}
+	for _, by := range []rulestore.Actor{mallory, mixed} {
+		_, moved := h.Move(t.Context(), h.store, by, rulestore.Step{Domain: "shop", Rule: "user", Version: v.Number, To: rulestore.Enforced, Match: h.revision(t), Reason: "a try"})
+		_, proposed := h.Propose(t.Context(), h.store, by, rulestore.Proposal{Domain: "shop", Rule: "user", Text: rule("4/s"), Match: h.revision(t), To: rulestore.Enforced, Reason: "a try"})
+		for i, err := range []error{moved, proposed} {
+			if _, held := errors.AsType[*changes.Held](err); held || !rulestore.IsKind(err, rulestore.Forbidden) {
+				t.Error(by.Name, i, err)
+			}
+		}
+	}
+	list, err := h.store.Audit(t.Context(), rulestore.Audited{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, e := range list {
+		if e.Action == rulestore.Held {
+			t.Errorf("the audit says that a version was held up: %+v", e)
+		}
+		if e.Action == "enforce" && e.Refused != "" {
+			refused++
+		}
+	}
+	if n := h.refusals(t); n != 4 || refused != 4 {
+		t.Errorf("%d refusals, of which %d to publish", n, refused)
+	}
+	in, err := h.store.Inbox(t.Context(), ann())
+	if err != nil || len(in.ForMe) > 0 {
+		t.Errorf("%+v %v", in, err)
+	}
+}
+
 // TestRollBack is not held up.
 func TestRollBack(t *testing.T) {
 	h := newHouse(t)

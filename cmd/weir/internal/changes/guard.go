@@ -22,17 +22,20 @@ type enforcing struct {
 	domain, rule string // no rule: several, of a file, or one whose ID is not known
 	text         string
 	version      int64
-	forced       bool
 	reason       string
 }
 
-// guard holds a rule up, or does not.
-func (g *Gate) guard(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforcing) error {
+// guard holds a rule up, or does not. It judges what the actor may do: may asks the store whether that is so. Else anybody could have the audit and
+// the inbox say that a version of another team was held up.
+func (g *Gate) guard(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforcing, may func() error) error {
+	if err := may(); err != nil {
+		return refuse(ctx, s, by, rulestore.Event{Action: rulestore.Action(rulestore.Enforced, false), Domain: e.domain, Rule: e.rule, Version: e.version, Reason: e.reason}, err)
+	}
 	d, err := document(ctx, s, e.domain)
 	if err != nil {
 		return err
 	}
-	if why := g.judge(ctx, by, d, e); why != "" {
+	if why := g.judge(ctx, d, e); why != "" {
 		return hold(ctx, s, by, e, why)
 	}
 	return nil
@@ -48,10 +51,7 @@ func document(ctx context.Context, s *rulestore.Store, domain string) (rulestore
 }
 
 // judge is why rules are held up; empty: they are not.
-func (g *Gate) judge(ctx context.Context, by rulestore.Actor, d rulestore.Document, e enforcing) string {
-	if e.forced || by.Role < rulestore.Publish {
-		return "" // the store wants a reason and audits it, or refuses
-	}
+func (g *Gate) judge(ctx context.Context, d rulestore.Document, e enforcing) string {
 	if v := g.verdict(ctx, d, e.rule, e.text); v.Refused {
 		return v.Why
 	}
@@ -130,8 +130,8 @@ func (g *Gate) plan(ctx context.Context, s *rulestore.Store, by rulestore.Actor,
 		return Planned{}, err
 	}
 	planned := Planned{Domain: d, Changes: made}
-	if p.To == rulestore.Enforced {
-		planned.Held, err = g.judgeFile(ctx, s, by, enforcing{domain: domain, forced: p.Forced, reason: p.Reason}, made)
+	if p.To == rulestore.Enforced && !p.Forced { // the store wants a reason and audits it
+		planned.Held, err = g.judgeFile(ctx, s, domain, made)
 	}
 	return planned, err
 }
@@ -163,20 +163,19 @@ func (g *Gate) fileFits(domain, text string) error {
 
 // judgeFile is judge for each rule that an import changes. Where it only takes rules away or moves them, nothing is
 // held up.
-func (g *Gate) judgeFile(ctx context.Context, s *rulestore.Store, by rulestore.Actor, e enforcing, changes []rulestore.Changed) (string, error) {
+func (g *Gate) judgeFile(ctx context.Context, s *rulestore.Store, domain string, changes []rulestore.Changed) (string, error) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(ch rulestore.Changed) bool {
 		return ch.Rule == rulestore.Frame || ch.Before == ch.After || ch.After == ""
 	})
 	if len(changes) == 0 {
 		return "", nil
 	}
-	d, err := document(ctx, s, e.domain)
+	d, err := document(ctx, s, domain)
 	if err != nil {
 		return "", err
 	}
 	for _, ch := range changes {
-		e.rule, e.text = ch.Rule, ch.After
-		if why := g.judge(ctx, by, d, e); why != "" {
+		if why := g.judge(ctx, d, enforcing{domain: domain, rule: ch.Rule, text: ch.After}); why != "" {
 			return "rule " + ch.Rule + ": " + why, nil
 		}
 	}

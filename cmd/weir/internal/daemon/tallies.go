@@ -79,7 +79,7 @@ func (d *Daemon) keepTidy(ctx context.Context) {
 		if n, err := store.TokensEnding(within, now); err == nil {
 			d.tokensEnding.Store(n)
 		}
-		if n, err := store.ForgetSessions(within, now); err == nil {
+		if n, err := store.ForgetSessions(within); err == nil {
 			d.sessions.Store(n)
 		}
 	})(ctx)

@@ -46,10 +46,11 @@ type Provider struct {
 	client  *http.Client
 	calls   chan struct{} // has one for each sign-in that asks the provider now
 
-	mu     sync.Mutex // held to ask the provider what it says of itself
-	found  *found     // nil: it has not said it yet
-	at     time.Time  // of the last try
-	failed error      // of the last try
+	mu     sync.Mutex    // never held while the provider is asked
+	found  *found        // what it says of itself; nil: it has not said it yet
+	at     time.Time     // of the last try
+	failed error         // of the last try
+	asking chan struct{} // of a try that is under way: closed at its end; nil: none is
 }
 
 // New makes a Provider. It calls nobody yet.
@@ -91,28 +92,59 @@ type found struct {
 }
 
 // ready is what the provider says of itself, which is asked for when it was not for an hour. An old answer goes on to count while there is no new one.
+// Callers that come together share one question, which takes callTime at most; one that goes away waits no longer.
 func (p *Provider) ready(ctx context.Context) (*found, error) {
+	now, failed, asking, mine := p.state()
+	for now == nil && asking != nil && !mine {
+		select {
+		case <-asking:
+			now, failed, asking, mine = p.state()
+		case <-ctx.Done():
+			failed, asking = ctx.Err(), nil
+		}
+	}
+	if mine { // the caller may go away; the answer is for all
+		now, failed = p.discover(context.WithoutCancel(ctx), asking)
+	}
+	if now == nil {
+		return nil, &Error{true, "the provider " + p.Name() + " does not answer, or not as --oidc-issuer expects", failed}
+	}
+	return now, nil
+}
+
+// state is what is known of the provider. mine is whether the caller is the one that has to ask it, and close asking then.
+func (p *Provider) state() (now *found, failed error, asking chan struct{}, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pause := retryAfter
 	if p.failed == nil {
 		pause = foundFor
 	}
-	if p.at.IsZero() || time.Since(p.at) >= pause {
-		next, err := p.ask(ctx)
-		if p.at, p.failed = time.Now(), err; err == nil {
-			p.found = next
-		}
+	if mine = p.asking == nil && (p.at.IsZero() || time.Since(p.at) >= pause); mine {
+		p.asking = make(chan struct{})
 	}
-	if p.found == nil {
-		return nil, &Error{true, "the provider " + p.Name() + " does not answer, or not as --oidc-issuer expects", p.failed}
-	}
-	return p.found, nil
+	return p.found, p.failed, p.asking, mine
 }
 
-// ask asks the provider what it says of itself. The caller may go away; the answer is for all.
+// discover asks the provider what it says of itself, and tells those that wait for it.
+func (p *Provider) discover(ctx context.Context, asking chan struct{}) (now *found, failed error) {
+	failed = errors.New("asking it panicked")
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.at, p.failed, p.asking = time.Now(), failed, nil; failed == nil {
+			p.found = now
+		}
+		now = p.found
+		close(asking)
+	}()
+	now, failed = p.ask(ctx)
+	return now, failed
+}
+
+// ask asks the provider what it says of itself.
 func (p *Provider) ask(ctx context.Context) (*found, error) {
-	got, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.options.Issuer)
+	got, err := oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.options.Issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -223,11 +255,12 @@ func untrusted(why error) *Error {
 // known.
 func (p *Provider) End(token, to string) string {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found == nil || p.found.End == "" {
+	known := p.found
+	p.mu.Unlock()
+	if known == nil || known.End == "" {
 		return ""
 	}
-	u, err := url.Parse(p.found.End)
+	u, err := url.Parse(known.End)
 	if err != nil {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package openid_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -88,6 +89,49 @@ func TestSignIn(t *testing.T) {
 	liar.Inform(map[string]any{"sub": "subject-of-bob", "groups": []string{"weir-admins"}})
 	if got, err := signIn(t, p); err == nil {
 		t.Error("the userinfo of another person counts:", got)
+	}
+}
+
+// TestSilentProvider: while a provider is silent, nobody waits who does not need its answer, those that need it share one question, and one that goes
+// away waits no longer.
+func TestSilentProvider(t *testing.T) {
+	t.Parallel()
+	liar, p := open(t)
+	const discovery = "/.well-known/openid-configuration"
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	liar.Answer(discovery, func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		openidtest.Send(w, liar.Discovery())
+	})
+	told := make(chan error)
+	for range 5 {
+		go func() {
+			_, err := p.Start(t.Context(), "secret")
+			told <- err
+		}()
+	}
+	<-asked
+	if end := p.End("", "https://limits.example.com"); end != "" { // it would wait for ever, as nobody answers
+		t.Error(end)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := p.Start(gone, "secret")
+	if bad, ok := errors.AsType[*openid.Error](err); !ok || !bad.Away || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(answer)
+	for range 5 {
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := liar.Asked(discovery); n != 1 {
+		t.Errorf("it was asked %d times what it says of itself", n)
+	}
+	if end := p.End("", "https://limits.example.com"); !strings.HasPrefix(end, liar.URL+"/end?") {
+		t.Error(end)
 	}
 }
 

@@ -24,6 +24,7 @@ type Axis struct {
 	Unit     Unit
 	Min, Max int64 // what it shows at least; of time it shows no more
 	Base     int64 // not 0: a scale of powers of this, with a place for 0 if that is drawn
+	Ago      bool  // of time: 0 is now, and what is less was before it
 }
 
 // scale is where the values of an axis lie.
@@ -50,6 +51,11 @@ func newScale(a Axis, from, to, room px, values []int64) scale {
 	}
 	s.max = max(s.max, s.min+1)
 	s.step = niceStep(a.Unit, s.max-s.min, s.most(room))
+	for _, whole := range []int64{hour, day} { // 6 h ago is read more easily than 360 min ago
+		if a.Ago && s.max-s.min >= 2*whole {
+			s.step = max(s.step, whole)
+		}
+	}
 	if a.Unit == Fractions { // ticks at whole ones
 		s.step = max(s.step, 1_000_000)
 	}
@@ -222,6 +228,12 @@ var times = [...]int64{
 func (s scale) label(v int64) string {
 	switch s.axis.Unit {
 	case Micros:
+		switch {
+		case s.axis.Ago && v == 0:
+			return "now"
+		case s.axis.Ago && v < 0:
+			return inUnit(-v, s.step) + " ago"
+		}
 		return inUnit(v, s.step)
 	case Millionths:
 		return decimal(v, 10_000) + " %"

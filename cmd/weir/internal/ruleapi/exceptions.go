@@ -58,6 +58,11 @@ func listExceptions(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if q.Domain != "" { // every token reads which domains there are
+		if _, err := c.store.Domain(c.r.Context(), q.Domain); err != nil {
+			return answer{}, err
+		}
+	}
 	if rule := c.query["rule"]; rule != "" {
 		q.Rules = []string{rule}
 	}

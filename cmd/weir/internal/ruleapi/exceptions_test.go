@@ -1,9 +1,13 @@
 package ruleapi_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
 )
 
 // TestExceptions: a client is given a limit, found, and put back; a list is set whole, and who may not read about clients reads none.
@@ -79,6 +83,16 @@ func TestExceptions(t *testing.T) {
 			t.Errorf("%v: %d %s", c, s.status, s.text)
 		}
 	}
+	for _, token := range []string{h.admin, ann, mal} {
+		if s := h.ask(token, "GET", "/v1/exceptions?domain=nosuch", ""); s.status != http.StatusNotFound {
+			t.Error(s.status, s.text)
+		}
+	}
+	for from, to := range map[string]string{`[{"key":"user","value":"4711"}]`: `"user=4711"`, `"100/s"`: "7", "3600": `"an hour"`} {
+		if s := h.ask(ann, "POST", "/v1/exceptions", strings.Replace(set, from, to, 1)); s.status != http.StatusBadRequest || !strings.Contains(s.text, "it must be a") || strings.Contains(s.text, "rulestore") || strings.Contains(s.text, "int64") {
+			t.Error(s.status, s.text)
+		}
+	}
 	if s := h.ask(h.token("eve", "propose"), "POST", "/v1/exceptions", set); s.status != http.StatusForbidden {
 		t.Error(s.text)
 	}
@@ -141,5 +155,45 @@ func TestUnblock(t *testing.T) {
 	}
 	if s := h.ask(h.admin, "GET", path, ""); s.status != http.StatusMethodNotAllowed {
 		t.Error(s.status, s.text)
+	}
+}
+
+// TestAuditOfResets: the audit tells a token whose client it was only if it may read about the clients of the rule, and the lines are a chain all the same.
+func TestAuditOfResets(t *testing.T) {
+	h := newHouse(t)
+	h.must(h.admin, "PUT", "/v1/domains/shop/file?team=shop&to=enforced&force=true&reason=a+test", "domain: shop\ndescriptors:\n  - key: user\n    limits: [10/s]\n", "If-None-Match", "*", "Content-Type", "application/yaml")
+	mal := h.must(h.admin, "POST", "/v1/tokens", `{"actor":"mal","role":"admin","teams":["mail"],"seconds":3600,"reason":"a test"}`).json["token"].(string)
+	ann := h.token("ann", "read")
+	for _, domain := range []string{"shop", "demo"} { // demo comes from files
+		e := rulestore.Event{At: time.Now(), Action: rulestore.Reset, Domain: domain, Rule: "user", Reason: "user of client-" + domain}
+		if err := h.store.Record(t.Context(), []rulestore.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		token      string
+		shop, demo bool
+	}{{h.admin, true, true}, {ann, true, false}, {mal, false, false}} {
+		text := h.must(c.token, "GET", "/v1/audit?format=jsonl", "").text
+		if strings.Contains(text, "client-shop") != c.shop || strings.Contains(text, "client-demo") != c.demo {
+			t.Errorf("want %v and %v told:\n%s", c.shop, c.demo, text)
+		}
+		var chain rulestore.Chain
+		for d := json.NewDecoder(strings.NewReader(text)); d.More(); {
+			var e rulestore.Event
+			if err := d.Decode(&e); err != nil {
+				t.Fatal(err)
+			}
+			chain.Add(&e)
+		}
+		want := int64(0)
+		for _, told := range []bool{c.shop, c.demo} {
+			if !told {
+				want++
+			}
+		}
+		if v := chain.Verdict(rulestore.Unnumbered); len(v.Faults) > 0 || v.Withheld != want {
+			t.Errorf("%+v", v)
+		}
 	}
 }

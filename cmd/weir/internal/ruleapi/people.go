@@ -91,6 +91,15 @@ func audit(c *call) (answer, error) {
 		return answer{}, err
 	}
 	events, err := c.store.Audit(c.r.Context(), a)
+	if err != nil {
+		return answer{}, err
+	}
+	scope, err := c.store.Scope(c.r.Context(), c.by)
+	if err == nil {
+		rulestore.Withhold(events, func(domain, rule string) bool { // a domain of files has no team
+			return scope.All || !c.options.InFiles(domain) && scope.Reads(domain, rule)
+		})
+	}
 	if err != nil || c.query["format"] != "jsonl" {
 		next := func(e *rulestore.Event) string { return strconv.FormatInt(e.Seq, 10) }
 		return answer{body: paged(c, "events", events, next)}, err

@@ -9,9 +9,11 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/rulestore"
@@ -145,7 +147,7 @@ func bodyError(err error) *problem {
 		if bad.Field == "" { // the whole body
 			return badRequest("body", "is a JSON "+bad.Value+"; send a JSON object")
 		}
-		return badRequest(strings.ToLower(bad.Field), "is a JSON "+bad.Value+"; it must be a "+bad.Type.String())
+		return badRequest(strings.ToLower(bad.Field), "is a JSON "+bad.Value+"; it must be "+jsonKind(bad.Type))
 	}
 	if errors.Is(err, io.EOF) {
 		return badRequest("body", "is empty; send a JSON object")
@@ -155,6 +157,24 @@ func bodyError(err error) *problem {
 		return badRequest(strings.Trim(field, `"`), "is no field here; leave it out")
 	}
 	return badRequest("body", text+"; send a JSON object")
+}
+
+// jsonKind is what JSON has for a Go type, with its article.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // those of bodies
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		if t == reflect.TypeFor[time.Time]() {
+			return "a string with a time"
+		}
+		return "an object"
+	case reflect.String:
+		return "a string"
+	}
+	return "a whole number"
 }
 
 // readQuery reads the query, which may have only these keys, each once.

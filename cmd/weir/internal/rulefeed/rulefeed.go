@@ -85,9 +85,10 @@ type Feed struct {
 	domains  map[string]*domain
 	away     error // why the database can't be asked
 	uncopied error // why no copy could be written
-	unread   error // why exceptions have no effect
-	dirty    bool  // the copy is older than the rules
-	copied   time.Time
+	// unread are the exceptions that have no effect, because this Weir can't read their limits, and when they end: rulestore.MaxExceptions at most.
+	unread map[weir.StateKey]weir.Instant
+	dirty  bool // the copy is older than the rules
+	copied time.Time
 	// exceptionsDirty and exceptionsCopied are the same of the copy of exceptions.
 	exceptionsDirty  bool
 	exceptionsCopied time.Time
@@ -108,7 +109,7 @@ func Open(place string, o Options) *Feed {
 	if o.Check == nil {
 		o.Check = func(*rules.Set) error { return nil }
 	}
-	return &Feed{place: place, options: o, revision: Unread, granted: Unread, domains: map[string]*domain{}}
+	return &Feed{place: place, options: o, revision: Unread, granted: Unread, domains: map[string]*domain{}, unread: map[weir.StateKey]weir.Instant{}}
 }
 
 // Store is the database, or nil while it was never reached.
@@ -193,19 +194,47 @@ func (f *Feed) grant(ctx context.Context, s *rulestore.Store) error {
 	if f.options.Exceptions == nil {
 		return nil
 	}
-	g, err := s.Granted(ctx, f.granted)
+	now := time.Now()
+	g, err := s.Granted(ctx, f.granted, now)
 	if err != nil {
 		return err
 	}
 	if len(g.Changed) > 0 || g.Anew {
-		f.options.Exceptions.Change(g.Changed, g.Anew, weir.InstantOf(time.Now()))
+		f.options.Exceptions.Change(g.Changed, g.Anew, weir.InstantOf(now))
 		f.exceptionsDirty = true
 	}
-	f.granted, f.unread = g.Revision, nil
-	if g.Unread > 0 {
-		f.unread = fmt.Errorf("%d exceptions of the rule database have limits that this Weir can't read, and no effect: run the Weir that made them", g.Unread)
-	}
+	f.granted = g.Revision
+	f.notice(&g)
 	return nil
+}
+
+// notice remembers which exceptions can't be read, until they are changed.
+func (f *Feed) notice(g *rulestore.Granted) {
+	if g.Anew {
+		clear(f.unread)
+	}
+	for i := range g.Changed {
+		delete(f.unread, g.Changed[i].State)
+	}
+	if len(g.Unread) == 0 {
+		return
+	}
+	ends := map[weir.StateKey]weir.Instant{}
+	for i := range g.Changed {
+		ends[g.Changed[i].State] = g.Changed[i].Until
+	}
+	for _, key := range g.Unread {
+		f.unread[key] = ends[key]
+	}
+}
+
+// unreadable says that exceptions have no effect; nil: all have one.
+func (f *Feed) unreadable(now weir.Instant) error {
+	maps.DeleteFunc(f.unread, func(_ weir.StateKey, until weir.Instant) bool { return until <= now })
+	if len(f.unread) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d exceptions of the rule database have limits that this Weir can't read, and no effect: run the Weir that made them", len(f.unread))
 }
 
 // reach opens the database unless it is open.
@@ -305,7 +334,7 @@ func (d *domain) tell(set *rules.Set, now time.Time) error {
 // news is what is active now. changed is the domains that are new.
 func (f *Feed) news(changed []string) News {
 	n := News{Revision: f.revision}
-	errs := []error{f.away, f.uncopied, f.unread}
+	errs := []error{f.away, f.uncopied, f.unreadable(weir.InstantOf(time.Now()))}
 	for _, name := range f.names() {
 		d := f.domains[name]
 		if d.set != nil {

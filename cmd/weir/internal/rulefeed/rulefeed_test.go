@@ -164,6 +164,57 @@ func TestCandidates(t *testing.T) {
 	w.until(t, "shop/user 5/s shadow=false\n")
 }
 
+// TestUnreadableExceptions: it is told that an exception has no effect for as long as that is so, whatever else changes.
+func TestUnreadableExceptions(t *testing.T) {
+	dir := t.TempDir()
+	f := Open(dir, Options{Exceptions: new(rules.Exceptions)})
+	if _, err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	enforce(t, f, "shop", "10/s")
+	set := func(limit string) {
+		t.Helper()
+		e := rulestore.Exception{Domain: "shop", Entries: []rulestore.Entry{{Key: "user", Value: "4711"}}, Limit: limit, Until: time.Now().Add(time.Hour), Reason: "a test"}
+		if _, err := f.Store().SetException(t.Context(), root(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("20/s")
+	db, err := sql.Open("sqlite", filepath.Join(dir, rulestore.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), `UPDATE exceptions SET limit_text = '20/s of a newer Weir'`)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := f.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if told := brief(f.news(nil)); !strings.Contains(told, "1 exceptions of the rule database have limits that this Weir can't read") {
+			t.Errorf("it is not told: %s", told)
+		}
+		enforce(t, f, fmt.Sprint("mail", i), "10/s")
+	}
+	if err := f.unreadable(weir.InstantOf(time.Now().Add(2 * time.Hour))); err != nil {
+		t.Error("it has ended:", err)
+	}
+	f.granted = Unread
+	if err := f.read(t.Context()); err != nil || f.news(nil).Err == nil {
+		t.Fatal(err, "it is not told")
+	}
+	set("30/s")
+	if err := f.read(t.Context()); err != nil || f.news(nil).Err != nil {
+		t.Error(err, f.news(nil).Err)
+	}
+}
+
 // TestOneBadDomain: a domain that can't be used keeps what it had; the others go
 // on, and it comes when it is mended.
 func TestOneBadDomain(t *testing.T) {

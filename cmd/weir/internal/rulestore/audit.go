@@ -23,8 +23,9 @@ type Event struct {
 	Rule     string    `json:"rule,omitempty"`    // empty: the domain, or what stands before its rules
 	Version  int64     `json:"version,omitempty"` // 0: none
 	Reason   string    `json:"reason,omitempty"`
-	Refused  string    `json:"refused,omitempty"` // why it was refused; empty: it was done
-	Prior    string    `json:"prior,omitempty"`   // Hash of the line before; empty: it is the first
+	Refused  string    `json:"refused,omitempty"`  // why it was refused; empty: it was done
+	Withheld bool      `json:"withheld,omitempty"` // Reason names a client, and is left out for this reader: see Withhold
+	Prior    string    `json:"prior,omitempty"`    // Hash of the line before; empty: it is the first
 	Hash     string    `json:"hash"`
 }
 
@@ -56,6 +57,16 @@ func Actions() []string {
 func (e Event) By(a Actor) Event {
 	e.Actor, e.Token, e.Teams, e.Address = a.Name, a.Token, a.Teams, a.Address
 	return e
+}
+
+// Withhold leaves the reasons out of lines that name clients of rules which the reader may not read about.
+func Withhold(list []Event, reads func(domain, rule string) bool) {
+	for i := range list {
+		e := &list[i]
+		if e.Action == Reset && e.Reason != "" && !reads(e.Domain, e.Rule) {
+			e.Reason, e.Withheld = "", true
+		}
+	}
 }
 
 func (a *attempt) event(refused string) Event {

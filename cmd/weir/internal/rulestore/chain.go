@@ -116,6 +116,8 @@ type Verdict struct {
 	Head   Head    `json:"head"`        // of the last line; zero: there is none
 	Faults []Fault `json:"faults"`      // maxFaults at most
 	More   int64   `json:"more_faults"` // than maxFaults
+	// Withheld is how many lines could not be compared with their hash, since they came without what the reader may not read.
+	Withheld int64 `json:"withheld,omitempty"`
 }
 
 // Fault is where lines are no chain.
@@ -154,7 +156,9 @@ func (c *Chain) Add(e *Event) {
 	case e.Prior != last.Hash:
 		c.fault(e.Seq, "line %d does not follow line %d: it has the hash of another line before it", e.Seq, last.Seq)
 	}
-	if e.Hash != e.sum() {
+	if e.Withheld {
+		c.verdict.Withheld++
+	} else if e.Hash != e.sum() {
 		c.fault(e.Seq, "line %d was changed: its hash is not of what it says", e.Seq)
 	}
 	for _, k := range c.Kept {

@@ -372,7 +372,7 @@ func (w *granting) look(ctx context.Context, some []grant) error {
 			return err
 		}
 		g := at[count]
-		if g.ID, g.there = id, true; ends > w.at {
+		if g.ID, g.there = id, true; ends > w.clock {
 			held.Until, held.Percent = moment(ends), number(limit != g.Limit)
 			g.held = held
 		}
@@ -454,9 +454,9 @@ func tooManyLimits() error {
 // makeRoom forgets the exceptions that have ended, or only counts them.
 func (w *granting) makeRoom(ctx context.Context) (gone int64, err error) {
 	if w.dry {
-		return count(ctx, w, "exceptions", ` WHERE ends <= $1 AND deletion = 0`, w.at)
+		return count(ctx, w, "exceptions", ` WHERE ends <= $1 AND deletion = 0`, w.clock)
 	}
-	return w.forgetExceptions(ctx, w.at)
+	return w.forgetExceptions(ctx, w.clock)
 }
 
 // exceptionRows is how many exceptions one statement writes: SQLite's library compares each value's number with those of all before it.
@@ -537,7 +537,7 @@ func (w *granting) end(ctx context.Context, v Event) error {
 	if err := w.exec(ctx, `UPDATE counters SET exceptions = exceptions + $1`, w.made); err != nil {
 		return err
 	}
-	if _, err := w.forgetExceptions(ctx, w.at-forgetEnded.Microseconds()); err != nil {
+	if _, err := w.forgetExceptions(ctx, w.clock-forgetEnded.Microseconds()); err != nil {
 		return err
 	}
 	w.done = append(w.done, v)
@@ -569,6 +569,7 @@ func (s *Store) EndException(ctx context.Context, by Actor, id, reason string) (
 		return e, err
 	}
 	a := attempt{action: exceptionEnd, domain: e.Domain, rule: e.Rule, reason: reason}
+	var ended int64
 	err = s.change(ctx, by, a, func(t *tx) error {
 		if err := checkReason(reason, true); err != nil {
 			return err
@@ -584,11 +585,11 @@ func (s *Store) EndException(ctx context.Context, by Actor, id, reason string) (
 		if err := by.need(Publish, "end an exception of rule "+nameOf(e.Rule), r.Team, d.Team); err != nil {
 			return err
 		}
-		ended, err := t.endExceptions(ctx, `id = $3`, printable(id, MaxName))
+		n, err := t.endExceptions(ctx, `id = $3`, printable(id, MaxName))
 		if err != nil {
 			return err
 		}
-		if ended == 0 {
+		if ended = t.clock; n == 0 {
 			return notFound("exception %s has ended already", clip(id))
 		}
 		if e.Unreviewed {
@@ -602,14 +603,14 @@ func (s *Store) EndException(ctx context.Context, by Actor, id, reason string) (
 		return nil
 	})
 	if err == nil {
-		e.Until = moment(time.Now().UnixMicro())
+		e.Until = moment(ended)
 	}
 	return e, err
 }
 
 // endExceptions ends those that a condition tells, whose first argument is $3, and says how many did not have ended.
 func (t *tx) endExceptions(ctx context.Context, where string, args ...any) (int64, error) {
-	done, err := t.ExecContext(ctx, `UPDATE exceptions SET ends = $1, early = 1, revision = $2 WHERE ends > $1 AND `+where, append([]any{t.at, t.revision}, args...)...)
+	done, err := t.ExecContext(ctx, `UPDATE exceptions SET ends = $1, early = 1, revision = $2 WHERE ends > $1 AND `+where, append([]any{t.clock, t.revision}, args...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -618,12 +619,12 @@ func (t *tx) endExceptions(ctx context.Context, where string, args ...any) (int6
 
 // keepExceptions ends those of a domain that is taken away, to be brought back with it.
 func (t *tx) keepExceptions(ctx context.Context, domain string) error {
-	return t.exec(ctx, `UPDATE exceptions SET kept = ends, deletion = $2, ends = $1, early = 1, revision = $2 WHERE ends > $1 AND domain = $3`, t.at, t.revision, domain)
+	return t.exec(ctx, `UPDATE exceptions SET kept = ends, deletion = $2, ends = $1, early = 1, revision = $2 WHERE ends > $1 AND domain = $3`, t.clock, t.revision, domain)
 }
 
 // bringBackExceptions brings back those that would not have ended meanwhile.
 func (t *tx) bringBackExceptions(ctx context.Context, deletion int64) error {
-	return t.exec(ctx, `UPDATE exceptions SET ends = kept, deletion = 0, kept = 0, early = 0, revision = $2 WHERE deletion = $3 AND kept > $1`, t.at, t.revision, deletion)
+	return t.exec(ctx, `UPDATE exceptions SET ends = kept, deletion = 0, kept = 0, early = 0, revision = $2 WHERE deletion = $3 AND kept > $1`, t.clock, t.revision, deletion)
 }
 
 const exceptionColumns = `id, domain, rule, entries, of_limit, limit_text, made, ends, author, reason, second, unreviewed FROM exceptions`
@@ -650,7 +651,7 @@ func (s *Store) ExceptionOf(ctx context.Context, at weir.StateKey) (Exception, e
 }
 
 func (s *Store) oneException(ctx context.Context, where, value, called string) (Exception, error) {
-	e, err := scanException(s.read.QueryRowContext(ctx, `SELECT `+exceptionColumns+` WHERE `+where+` AND ends > $2`, value, time.Now().UnixMicro()))
+	e, err := scanException(s.read.QueryRowContext(ctx, `SELECT `+exceptionColumns+` WHERE `+where+` AND ends > `+s.clock, value))
 	if isNone(err) {
 		return e, notFound("there is no exception %s, or it has ended", called)
 	}
@@ -669,8 +670,8 @@ type ExceptionList struct {
 
 // Exceptions lists exceptions by the words of their requests.
 func (s *Store) Exceptions(ctx context.Context, q ExceptionList) (list []Exception, err error) {
-	args := []any{time.Now().UnixMicro(), printable(q.BehindName, maxExceptionName), printable(q.Behind, MaxName), page(q.Limit)}
-	where := `ends > $1 AND (name > $2 OR name = $2 AND id > $3)`
+	args := []any{printable(q.BehindName, maxExceptionName), printable(q.Behind, MaxName), page(q.Limit)}
+	where := `ends > ` + s.clock + ` AND (name > $1 OR name = $1 AND id > $2)`
 	add := func(condition string, value any) {
 		args = append(args, value)
 		where += fmt.Sprintf(" AND "+condition, len(args))
@@ -689,7 +690,7 @@ func (s *Store) Exceptions(ctx context.Context, q ExceptionList) (list []Excepti
 		}
 		where += ` AND rule IN (` + strings.Join(append(marks, "''"), ", ") + `)`
 	}
-	list, err = find(ctx, s.read, scanException, `SELECT `+exceptionColumns+` WHERE `+where+` ORDER BY name, id LIMIT $4`, args...)
+	list, err = find(ctx, s.read, scanException, `SELECT `+exceptionColumns+` WHERE `+where+` ORDER BY name, id LIMIT $3`, args...)
 	return list, s.failed(err)
 }
 
@@ -698,7 +699,7 @@ const maxExceptionName = 256
 
 // ExceptionsHeld is how many exceptions hold for a rule of a domain, or with no rule for all of the domain.
 func (s *Store) ExceptionsHeld(ctx context.Context, domain, rule string) (n int64, err error) {
-	n, err = count(ctx, s.read, "exceptions", ` WHERE domain = $1 AND ($2 = '' OR rule = $2) AND ends > $3`, printable(domain, MaxName+1), printable(rule, MaxID+1), time.Now().UnixMicro())
+	n, err = count(ctx, s.read, "exceptions", ` WHERE domain = $1 AND ($2 = '' OR rule = $2) AND ends > `+s.clock, printable(domain, MaxName+1), printable(rule, MaxID+1))
 	return n, s.failed(err)
 }
 
@@ -709,28 +710,32 @@ type Granted struct {
 	Changed []rules.Exception
 	// Anew tells that they are all there are.
 	Anew bool
-	// Unread is how many have a limit that this Weir can't read: they have no effect.
-	Unread int
+	// Unread are those of Changed with a limit that this Weir can't read: they have no effect.
+	Unread []weir.StateKey
 }
 
-// Granted is the exceptions that were changed behind a revision, at one moment; 0 or less brings all.
-func (s *Store) Granted(ctx context.Context, behind int64) (g Granted, err error) {
+// clockStep is by how much the clock of a node may differ from the database's, and exceptions still end at the time that they tell.
+const clockStep = time.Second
+
+// Granted is the exceptions that were changed behind a revision, at one moment; 0 or less brings all. The database's clock says which have ended, and
+// each is given the time of its end by the clock of this node, whose time is now: nodes end it together, to clockStep.
+func (s *Store) Granted(ctx context.Context, behind int64, now time.Time) (g Granted, err error) {
 	err = s.look(ctx, func(tx *sql.Tx) error {
-		var floor int64
-		if err := tx.QueryRowContext(ctx, `SELECT revision, exceptions_floor FROM counters`).Scan(&g.Revision, &floor); err != nil {
+		var floor, clock int64
+		if err := tx.QueryRowContext(ctx, `SELECT revision, exceptions_floor, `+s.clock+` FROM counters`).Scan(&g.Revision, &floor, &clock); err != nil {
 			return err
 		}
 		g.Anew = behind <= 0 || behind < floor || g.Revision < behind
 		if g.Anew {
 			behind = 0
 		}
-		return g.read(ctx, tx, behind, time.Now().UnixMicro())
+		return g.read(ctx, tx, behind, clock, now.Sub(moment(clock)).Round(clockStep))
 	})
 	return g, err
 }
 
-// read reads rows. Few different limits and rules stand in many: each is kept once.
-func (g *Granted) read(ctx context.Context, q queryer, behind, now int64) error {
+// read reads rows at a time by the database's clock; the node's is ahead of it. Few different limits and rules stand in many: each is kept once.
+func (g *Granted) read(ctx context.Context, q queryer, behind, now int64, ahead time.Duration) error {
 	limits, places := map[string]*weir.Limit{}, map[string]string{}
 	where, args := `ends > $1`, []any{now}
 	if !g.Anew {
@@ -751,7 +756,7 @@ func (g *Granted) read(ctx context.Context, q queryer, behind, now int64) error 
 		} else {
 			places[place] = place
 		}
-		e := rules.Exception{State: weir.StateKey{Rule: place, Key: string(raw)}, Until: weir.Instant(ends)}
+		e := rules.Exception{State: weir.StateKey{Rule: place, Key: string(raw)}, Until: weir.Instant(ends + ahead.Microseconds())}
 		if ends > now {
 			l, known := limits[text]
 			if !known {
@@ -761,7 +766,7 @@ func (g *Granted) read(ctx context.Context, q queryer, behind, now int64) error 
 				limits[text] = l
 			}
 			if e.Limit = l; l == nil { // a newer Weir wrote it
-				g.Unread++
+				g.Unread = append(g.Unread, e.State)
 			}
 		}
 		g.Changed = append(g.Changed, e)

@@ -36,7 +36,7 @@ func testExceptions(t *testing.T, s *Store) {
 		}
 		return e
 	}
-	before, err := s.Granted(ctx, 0)
+	before, err := s.Granted(ctx, 0, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func testExceptions(t *testing.T, s *Store) {
 	refusedAs(t, second(s.EndException(ctx, as("wes", Publish, "web"), first.ID, "mine")), Forbidden)
 
 	// Nodes hear of what was changed, one by one.
-	g, err := s.Granted(ctx, before.Revision)
+	g, err := s.Granted(ctx, before.Revision, time.Now())
 	if err != nil || g.Anew || len(g.Changed) != 2 {
 		t.Fatal(g, err)
 	}
@@ -95,7 +95,7 @@ func testExceptions(t *testing.T, s *Store) {
 		t.Fatal(ended, err)
 	}
 	refusedAs(t, second(s.EndException(ctx, ann, first.ID, "it is over")), NotFound)
-	if g, err = s.Granted(ctx, g.Revision); err != nil || len(g.Changed) != 1 || g.Changed[0].Limit != nil || g.Changed[0].State.Key != "4711" {
+	if g, err = s.Granted(ctx, g.Revision, time.Now()); err != nil || len(g.Changed) != 1 || g.Changed[0].Limit != nil || g.Changed[0].State.Key != "4711" {
 		t.Fatal(g, err)
 	}
 
@@ -218,14 +218,14 @@ func testExceptionLife(t *testing.T, s *Store, by Actor, of func(string, time.Du
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := s.Granted(ctx, 0)
+	seen, err := s.Granted(ctx, 0, time.Now())
 	if err != nil || !seen.Anew {
 		t.Fatal(err)
 	}
 	if err := s.DeleteDomain(ctx, root(), Removal{Domain: d.Name, Confirm: d.Name, Match: d.Revision, Reason: "by mistake"}); err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.Granted(ctx, seen.Revision)
+	g, err := s.Granted(ctx, seen.Revision, time.Now())
 	if err != nil || int64(len(g.Changed)) != all || held() != 0 {
 		t.Error(len(g.Changed), held(), err)
 	}
@@ -255,10 +255,10 @@ func testExceptionLife(t *testing.T, s *Store, by Actor, of func(string, time.Du
 	if _, err := s.SetException(ctx, by, of("5/s", time.Hour, "user=the-last")); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := s.Granted(ctx, 1); err != nil || !g.Anew {
+	if g, err := s.Granted(ctx, 1, time.Now()); err != nil || !g.Anew {
 		t.Error(g.Anew, err)
 	}
-	if g, err := s.Granted(ctx, seen.Revision); err != nil || g.Anew {
+	if g, err := s.Granted(ctx, seen.Revision, time.Now()); err != nil || g.Anew {
 		t.Error("a node that has heard of all that ended reads all: ", err)
 	}
 	fill(n - ended + 1)
@@ -398,7 +398,7 @@ func TestExceptionsFollowed(t *testing.T) {
 			if i == 1 && random.IntN(7) > 0 {
 				continue // it is away now and then
 			}
-			g, err := s.Granted(ctx, seen[i])
+			g, err := s.Granted(ctx, seen[i], time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -408,5 +408,35 @@ func TestExceptionsFollowed(t *testing.T) {
 				t.Fatalf("step %d: the node %d has %d, and there are %d", step, i, n, len(ids))
 			}
 		}
+	}
+}
+
+// testExceptionClocks: the clock of a node ends no exception early or late. The time of the end is told by the node's own clock.
+func testExceptionClocks(t *testing.T, s *Store) {
+	ctx := t.Context()
+	put(t, s, rule("user", "1/s"))
+	e, err := s.SetException(ctx, root(), granting4711("100/s", time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ahead := range []time.Duration{0, 300 * time.Millisecond, 2 * time.Hour, -2 * time.Hour} {
+		now := time.Now().Add(ahead)
+		g, err := s.Granted(ctx, 0, now)
+		if err != nil || len(g.Changed) != 1 || g.Changed[0].Limit == nil {
+			t.Fatalf("%v ahead: %+v %v", ahead, g, err)
+		}
+		if left, want := g.Changed[0].Until.Time().Sub(now), e.Until.Sub(now.Add(-ahead)); left < want-2*clockStep || left > want+2*clockStep {
+			t.Errorf("%v ahead: it ends in %v, and %v are left", ahead, left, want)
+		}
+		if told := g.Changed[0].Until.Time(); ahead < clockStep/2 && ahead > -clockStep/2 && !told.Equal(e.Until) && s.dir != "" {
+			t.Errorf("%v ahead: it ends at %v, not %v", ahead, told, e.Until)
+		}
+	}
+	ended, err := s.EndException(ctx, root(), e.ID, "a test")
+	if off := time.Since(ended.Until); err != nil || off < 0 || off > time.Minute {
+		t.Error(ended.Until, err)
+	}
+	if g, err := s.Granted(ctx, 0, time.Now().Add(-2*time.Hour)); err != nil || len(g.Changed) != 0 {
+		t.Errorf("it goes on for a node that is behind: %+v %v", g, err)
 	}
 }

@@ -146,7 +146,11 @@ func (s *Store) checkExceptions(ctx context.Context, by Actor, a attempt, p *Exc
 		return 0, err
 	}
 	err = s.look(ctx, func(raw *sql.Tx) error {
-		w, err := s.granting(ctx, &tx{Tx: raw, by: by, at: now.UnixMicro(), reason: a.reason}, a.domain)
+		t := &tx{Tx: raw, by: by, at: now.UnixMicro(), reason: a.reason}
+		if err := raw.QueryRowContext(ctx, `SELECT `+s.clock).Scan(&t.clock); err != nil {
+			return err
+		}
+		w, err := s.granting(ctx, t, a.domain)
 		if err != nil {
 			return err
 		}

@@ -58,9 +58,6 @@ func (c *Changed) Effect() Effect {
 	return Replaces
 }
 
-// errDry ends a change that is not to be made.
-var errDry = errors.New("only a plan")
-
 // Import puts a file in the place of a domain's rules, all at once or not at
 // all. Each rule that it changes takes the role that Propose asks for it.
 func (s *Store) Import(ctx context.Context, by Actor, p Import) (Domain, []Changed, error) {
@@ -74,28 +71,20 @@ func (s *Store) Plan(ctx context.Context, by Actor, p Import) (Domain, []Changed
 
 func (s *Store) importing(ctx context.Context, by Actor, p Import, dry bool) (Domain, []Changed, error) {
 	o, err := cutFile("file", p.Text)
-	a := attempt{action: "import", reason: p.Reason}
+	a := attempt{action: "import", reason: p.Reason, dry: dry}
 	if o != nil {
 		a.domain = o.domain
 	}
 	var d Domain
 	var changes []Changed
-	do := func(t *tx) error {
+	err = s.change(ctx, by, a, func(t *tx) (bad error) {
 		if err != nil {
 			return err
 		}
-		if d, changes, err = t.replace(ctx, o, p); err == nil && dry {
-			err = errDry
-		}
-		return err
-	}
-	if dry {
-		if err := s.try(ctx, by, a, do); !errors.Is(err, errDry) {
-			return d, nil, s.failed(err)
-		}
-		return d, changes, nil
-	}
-	if err := s.change(ctx, by, a, do); err != nil {
+		d, changes, bad = t.replace(ctx, o, p)
+		return bad
+	})
+	if err != nil {
 		return d, nil, err
 	}
 	return d, changes, nil

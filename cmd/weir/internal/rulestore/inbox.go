@@ -113,21 +113,21 @@ func (a *Actor) waits(mine bool) []waits {
 	}
 	me := []any{personOf(a.Name)}
 	among, args := a.among(Publish, me)
+	toPublish := args
+	may := `(r.team` + among + ` OR d.team` + among + `) AND (v.team = r.team OR v.team` + among + ` OR d.team` + among + `)`
 	publish, disable, confirm := samePersons(`v.author`, true), samePersons(`r.disabling`, true), samePersons(`o.author`, true)
 	switch {
-	case mine && a.Role >= Publish: // else the actor can do it
-		publish += ` AND d.review = 1`
-		args = me
-	case mine:
-		args = me
+	case mine: // what is held up, and the actor may publish, waits for the actor
+		toPublish, args = args, me
+		publish += ` AND (d.review = 1 OR NOT (` + may + `))`
 	default:
-		publish = `(d.review = 0 OR ` + samePersons(`v.author`, false) + `) AND (r.team` + among + ` OR d.team` + among + `) AND (v.team = r.team OR v.team` + among + ` OR d.team` + among + `)`
+		publish = `(d.review = 0 OR ` + samePersons(`v.author`, false) + `) AND ` + may
 		disable = samePersons(`r.disabling`, false) + ` AND (r.team` + among + ` OR d.team` + among + `)`
 		confirm = samePersons(`o.author`, false) + ` AND (r.team` + among + ` OR d.team` + among + `)`
 	}
 	return []waits{
 		versionsWait(ToPublish, `v.author, v.made AS since, v.reason, COALESCE(h.refused, ''), v.text`, `v.number IN (r.draft, r.shadow)`,
-			`(d.review = 1 OR h.seq IS NOT NULL) AND `+publish, args),
+			`(d.review = 1 OR h.seq IS NOT NULL) AND `+publish, toPublish),
 		versionsWait(ToDisable, `r.disabling, `+lastAt(`a.domain = r.domain AND a.rule = r.id`, `'disable.asked'`)+` AS since, r.disabling_reason, '', ''`,
 			`v.number = r.enforced AND r.disabling <> ''`, disable, args),
 		doneAlone(`overrides`, lastAt(`a.domain = o.domain AND a.rule = o.rule`, `'open.unreviewed', 'tighten.unreviewed'`), `o.percent, ''`, confirm, args),

@@ -245,3 +245,27 @@ func testComments(t *testing.T, s *Store) {
 		t.Error("a comment is no change, and a line of the chain:", v, err)
 	}
 }
+
+// testInboxMixed: a version that was held up waits for those who may publish it there; its author, who may only propose there, sees that it does,
+// whatever they may do for other teams.
+func testInboxMixed(t *testing.T, s *Store) {
+	ctx := t.Context()
+	maxi := Actor{Name: "max", Role: Publish, Teams: []string{"mail", "shop"}, Roles: map[string]Role{"mail": Publish, "shop": Propose}}
+	v, err := s.Propose(ctx, maxi, Proposal{Domain: "shop", Text: rule("user", "1/s"), To: Shadow, Reason: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Refused(ctx, as("ann", Publish, "shop"), Event{Action: Held, Domain: "shop", Rule: "user", Version: v.Number, Reason: "now", Refused: "too few"}); err != nil {
+		t.Fatal(err)
+	}
+	const held = "publish user 1 shadow by max"
+	if got := inboxOf(t, s, maxi); got != " | "+held {
+		t.Errorf("max: %s", got)
+	}
+	maxi.Roles["shop"] = Publish
+	for _, by := range []Actor{maxi, as("ann", Publish, "shop")} {
+		if got := inboxOf(t, s, by); got != held+" | " {
+			t.Errorf("%s: %s", by.Name, got)
+		}
+	}
+}

@@ -120,8 +120,12 @@ func (s *Store) Outbox(ctx context.Context, w *Webhook) (list []Message, err err
 	return nil, s.failed(err)
 }
 
-// ofTeam is the condition that a line is for a webhook's team.
-const ofTeam = ` AND ($2 = '*' OR a.team = $2 OR d.team = $2)`
+// ofTeam is the condition that a line is for a webhook's team: that whose thing it was, or that of the domain, when the line was written. A team
+// that makes a domain anew, or is given it, is told nothing of what was before.
+func ofTeam() string {
+	return ` AND ($2 = '*' OR a.team = $2 OR COALESCE((SELECT o.team FROM audit o WHERE o.domain = a.domain AND o.rule = '' AND o.seq <= a.seq AND o.refused = ''
+		AND o.action IN ('` + strings.Join(domainActions(), `', '`) + `') ORDER BY o.seq DESC LIMIT 1), d.team) = $2)`
+}
 
 // outboxLines is lines of the audit that a webhook is to be told of, up to a line; 0: to the last.
 func outboxLines(ctx context.Context, q queryer, w *Webhook) (list []Message, upTo int64, err error) {
@@ -145,7 +149,7 @@ func outboxLines(ctx context.Context, q queryer, w *Webhook) (list []Message, up
 			EXISTS (SELECT 1 FROM audit o WHERE o.domain = a.domain AND o.rule = a.rule AND o.seq < a.seq AND o.version > a.version AND o.refused = '' AND o.action IN ('enforce', 'enforce.forced'))
 		FROM audit a LEFT JOIN domains d ON d.name = a.domain LEFT JOIN versions v ON v.domain = a.domain AND v.rule = a.rule AND v.number = a.version
 		WHERE a.seq > $1 AND a.action IN (`+strings.Join(actions, ", ")+`) AND (a.refused = '' OR a.action = 'enforce.held')
-			AND (a.action NOT IN ('propose', 'shadow') OR d.review = 1 AND a.rule <> '')`+ofTeam+`
+			AND (a.action NOT IN ('propose', 'shadow') OR d.review = 1 AND a.rule <> '')`+ofTeam()+`
 		ORDER BY a.seq LIMIT `+strconv.Itoa(outboxBatch), w.audited, w.Team)
 	if len(list) < outboxBatch {
 		upTo = 0
@@ -236,7 +240,7 @@ func outboxNotices(ctx context.Context, q queryer, w *Webhook) (list []Message, 
 			list = append(list, m)
 		}
 		return nil
-	}, `SELECT a.seq, a.kind, a.domain, a.rule, a.told, a.detail, a.teams || ' ' || COALESCE(d.team, '') FROM notices a LEFT JOIN domains d ON d.name = a.domain AND d.deleted = 0
+	}, `SELECT a.seq, a.kind, a.domain, a.rule, a.told, a.detail, a.teams FROM notices a
 		WHERE a.seq > $1 ORDER BY a.seq LIMIT `+strconv.Itoa(MaxPage), w.noticed)
 	if read < MaxPage {
 		upTo = 0
@@ -316,7 +320,7 @@ type Notice struct {
 	Domain string
 	Rule   string // its name as counts have it; of OverrideOver its ID; of TokenEnding the ID of the token
 	Detail string // for people
-	teams  string
+	teams  string // whose it is, but for the team of its domain
 }
 
 // The kinds of notices.
@@ -391,7 +395,8 @@ func notice(ctx context.Context, t *sql.Tx, n *Notice, last int64) error {
 	if err := t.QueryRowContext(ctx, `UPDATE counters SET noticed = noticed + 1 RETURNING noticed`).Scan(&seq); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, `INSERT INTO notices (kind, domain, rule, seq, told, last, detail, teams) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+	_, err := t.ExecContext(ctx, `INSERT INTO notices (kind, domain, rule, seq, told, last, detail, teams) VALUES ($1, $2, $3, $4, $5, $6, $7,
+			CAST($8 AS TEXT) || ' ' || COALESCE((SELECT d.team FROM domains d WHERE d.name = $2 AND d.deleted = 0), ''))
 		ON CONFLICT (kind, domain, rule) DO UPDATE SET seq = excluded.seq, told = excluded.told, last = excluded.last, detail = excluded.detail, teams = excluded.teams`,
 		n.Kind, n.Domain, printable(n.Rule, MaxID), seq, time.Now().UnixMicro(), last, n.Detail, n.teams)
 	return err

@@ -175,13 +175,14 @@ type Proposal struct {
 	Reason string // needed but for a Draft
 	// Forced tells the audit that a guard was overruled.
 	Forced bool
+	Dry    bool // nothing is changed, nor a refusal audited
 }
 
 // Propose makes a version. It takes the role Propose, for Enforced Publish, for
 // the rule's team or the domain's.
 func (s *Store) Propose(ctx context.Context, by Actor, p Proposal) (Version, error) {
 	var made Version
-	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, reason: p.Reason}
+	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, reason: p.Reason, dry: p.Dry}
 	err := s.change(ctx, by, a, func(t *tx) (err error) {
 		made, err = t.propose(ctx, p)
 		return err

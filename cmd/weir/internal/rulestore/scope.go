@@ -38,3 +38,8 @@ func (s *Store) Scope(ctx context.Context, by Actor) (Scope, error) {
 		WHERE d.deleted = 0 AND d.team <> r.team AND r.gone = 0 AND r.id <> '' AND r.team`+mine, teams...)
 	return found, s.failed(err)
 }
+
+// Reads is whether the scope has a rule of a domain.
+func (s *Scope) Reads(domain, rule string) bool {
+	return s.All || slices.Contains(s.Domains, domain) || slices.Contains(s.Rules, RuleOf{domain, rule})
+}

@@ -27,9 +27,9 @@ type Session struct {
 	Token  string // Token.ID that was shown; empty: a token of a file was
 	Proof  string // by which a node knows the token in its file; empty: it is in no file
 	Person Person // who signed in without a token; zero: nobody did
-	Made   time.Time
-	Seen   time.Time // the last request, to a minute
-	Notice string    // to be said on the next page
+	// Made and Seen, the last request to a minute, are times of whoever keeps the session: the database's, or of one that a node keeps alone the node's.
+	Made, Seen time.Time
+	Notice     string // to be said on the next page
 }
 
 // SessionID is the ID of a session, of the secret that its browser shows.
@@ -45,7 +45,8 @@ func Ended() error {
 	return &Error{Kind: Unknown, Text: fmt.Sprintf("one ends %d hours after it began, and after %d minutes without a request", SessionLife/time.Hour, SessionIdle/time.Minute)}
 }
 
-// BeginSession keeps a session that begins at its Made, and ends others where there would be too many.
+// BeginSession keeps a session that begins now, and ends others where there would be too many. Sessions begin, are seen and end by the database's
+// clock: a node whose own is ahead ends none of other nodes.
 func (s *Store) BeginSession(ctx context.Context, one Session) error {
 	one.Person = one.Person.printable()
 	return s.failed(transact(ctx, s.write, func(t *sql.Tx) error {
@@ -54,7 +55,7 @@ func (s *Store) BeginSession(ctx context.Context, one Session) error {
 				return err
 			}
 		}
-		if err := endSessions(ctx, t, one.Made); err != nil {
+		if err := s.endSessions(ctx, t); err != nil {
 			return err
 		}
 		for _, room := range []struct {
@@ -73,30 +74,35 @@ func (s *Store) BeginSession(ctx context.Context, one Session) error {
 		if err != nil {
 			return err
 		}
-		_, err = t.ExecContext(ctx, `INSERT INTO sessions (id, token, proof, made, seen, notice, issuer, subject, person, member_of, hint) VALUES ($1, $2, $3, $4, $4, '', $5, $6, $7, $8, $9)`,
-			one.ID, one.Token, one.Proof, one.Made.UnixMicro(), p.Issuer, p.Subject, p.Name, string(groups), p.Hint)
+		_, err = t.ExecContext(ctx, fmt.Sprintf(`INSERT INTO sessions (id, token, proof, made, seen, notice, issuer, subject, person, member_of, hint)
+			VALUES ($1, $2, $3, %[1]s, %[1]s, '', $4, $5, $6, $7, $8)`, s.clock),
+			one.ID, one.Token, one.Proof, p.Issuer, p.Subject, p.Name, string(groups), p.Hint)
 		return err
 	}))
 }
 
 // endSessions ends those whose time is over.
-func endSessions(ctx context.Context, t *sql.Tx, now time.Time) error {
-	_, err := t.ExecContext(ctx, `DELETE FROM sessions WHERE made <= $1 OR seen <= $2`, now.Add(-SessionLife).UnixMicro(), now.Add(-SessionIdle).UnixMicro())
+func (s *Store) endSessions(ctx context.Context, t *sql.Tx) error {
+	_, err := t.ExecContext(ctx, fmt.Sprintf(`DELETE FROM sessions WHERE made <= %[1]s - $1 OR seen <= %[1]s - $2`, s.clock), SessionLife.Microseconds(), SessionIdle.Microseconds())
 	return err
 }
 
 // Session is the session with an ID, and who holds its token; of a token of a file, and of a Person, nobody. It writes down that the session was seen.
 // It fails as Unknown when there is none, its time is over, or its token counts no more.
-func (s *Store) Session(ctx context.Context, id string, now time.Time) (Session, Actor, error) {
+func (s *Store) Session(ctx context.Context, id string) (Session, Actor, error) {
 	one := Session{ID: id}
-	var made, seen int64
+	var made, seen, clock int64
 	var groups string
 	p := &one.Person
-	err := s.read.QueryRowContext(ctx, `SELECT token, proof, made, seen, notice, issuer, subject, person, member_of, hint FROM sessions WHERE id = $1`, id).
-		Scan(&one.Token, &one.Proof, &made, &seen, &one.Notice, &p.Issuer, &p.Subject, &p.Name, &groups, &p.Hint)
-	if err != nil && !isNone(err) {
+	err := s.read.QueryRowContext(ctx, `SELECT token, proof, made, seen, notice, issuer, subject, person, member_of, hint, `+s.clock+` FROM sessions WHERE id = $1`, id).
+		Scan(&one.Token, &one.Proof, &made, &seen, &one.Notice, &p.Issuer, &p.Subject, &p.Name, &groups, &p.Hint, &clock)
+	if isNone(err) {
+		return Session{}, Actor{}, Ended()
+	}
+	if err != nil {
 		return Session{}, Actor{}, s.failed(err)
 	}
+	now := moment(clock)
 	if one.Made, one.Seen = moment(made), moment(seen); one.Over(now) {
 		return Session{}, Actor{}, Ended()
 	}
@@ -116,7 +122,7 @@ func (s *Store) Session(ctx context.Context, id string, now time.Time) (Session,
 		}
 	}
 	if now.Sub(one.Seen) >= seenEvery {
-		s.note(ctx, now, `UPDATE sessions SET seen = $1 WHERE id = $2 AND seen < $1`, now.UnixMicro(), id)
+		s.note(ctx, `UPDATE sessions SET seen = $1 WHERE id = $2 AND seen < $1`, clock, id)
 	}
 	return one, by, nil
 }
@@ -144,9 +150,9 @@ func (s *Store) Notified(ctx context.Context, one *Session) (first bool, err err
 }
 
 // ForgetSessions erases sessions whose time is over, and says how many there are.
-func (s *Store) ForgetSessions(ctx context.Context, now time.Time) (left int64, err error) {
+func (s *Store) ForgetSessions(ctx context.Context) (left int64, err error) {
 	err = transact(ctx, s.write, func(t *sql.Tx) error {
-		if err := endSessions(ctx, t, now); err != nil {
+		if err := s.endSessions(ctx, t); err != nil {
 			return err
 		}
 		left, err = count(ctx, t, "sessions", "")

@@ -10,20 +10,28 @@ import (
 	"github.com/weir-limit/weir/internal/postgrestest"
 )
 
-// begin keeps a session that began at a time.
-func begin(t testing.TB, s *Store, secret, token string, at time.Time) Session {
+// begin keeps a session that begins now.
+func begin(t testing.TB, s *Store, secret, token string) Session {
 	t.Helper()
-	one := Session{ID: SessionID(secret), Token: token, Proof: "proof of " + secret, Made: at, Seen: at}
+	one := Session{ID: SessionID(secret), Token: token, Proof: "proof of " + secret}
 	if err := s.BeginSession(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
 	return one
 }
 
-// goesOn is whether a session does, at a time.
-func goesOn(t testing.TB, s *Store, one Session, at time.Time) bool {
+// pass has time pass for a session: it began, and was seen, as much earlier.
+func pass(t testing.TB, s *Store, one Session, long time.Duration) {
 	t.Helper()
-	_, _, err := s.Session(t.Context(), one.ID, at)
+	if _, err := s.write.ExecContext(t.Context(), `UPDATE sessions SET made = made - $1, seen = seen - $1 WHERE id = $2`, long.Microseconds(), one.ID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goesOn is whether a session does.
+func goesOn(t testing.TB, s *Store, one Session) bool {
+	t.Helper()
+	_, _, err := s.Session(t.Context(), one.ID)
 	if err != nil && !IsKind(err, Unknown) {
 		t.Fatal(err)
 	}
@@ -41,49 +49,74 @@ func testSessions(t *testing.T, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy, silent, other := begin(t, s, "busy", "", now), begin(t, s, "silent", "", now), begin(t, s, "other", "", now)
-	if one, by, err := s.Session(ctx, busy.ID, now); err != nil || one.Proof != busy.Proof || by.Name != "" {
+	busy, silent, other := begin(t, s, "busy", ""), begin(t, s, "silent", ""), begin(t, s, "other", "")
+	if one, by, err := s.Session(ctx, busy.ID); err != nil || one.Proof != busy.Proof || by.Name != "" {
 		t.Errorf("%+v %+v %v", one, by, err)
 	}
-	if err := s.EndSession(ctx, other.ID); err != nil || goesOn(t, s, other, now) {
+	if err := s.EndSession(ctx, other.ID); err != nil || goesOn(t, s, other) {
 		t.Error("a session goes on that was ended:", err)
 	}
 	for _, bad := range []string{"", "busy", SessionID("none"), strings.Repeat("x", 1<<16)} {
-		if goesOn(t, s, Session{ID: bad}, now) {
+		if goesOn(t, s, Session{ID: bad}) {
 			t.Errorf("%.20q is a session", bad)
 		}
 	}
-	for at := now; at.Before(now.Add(SessionLife)); at = at.Add(SessionIdle - seenEvery) {
-		if !goesOn(t, s, busy, at) {
-			t.Fatal("a session ends after", at.Sub(now))
+	const step = SessionIdle - seenEvery
+	for long := time.Duration(0); long < SessionLife; long += step {
+		if !goesOn(t, s, busy) {
+			t.Fatal("a session ends after", long)
 		}
+		pass(t, s, busy, step)
 	}
-	if goesOn(t, s, busy, now.Add(SessionLife)) || goesOn(t, s, silent, now.Add(SessionIdle)) {
+	pass(t, s, silent, SessionIdle)
+	if goesOn(t, s, busy) || goesOn(t, s, silent) {
 		t.Error("a session goes on whose time is over")
 	}
-	if left, err := s.ForgetSessions(ctx, now.Add(SessionIdle)); left != 1 || err != nil {
+	late := begin(t, s, "late", "")
+	pass(t, s, late, SessionIdle-seenEvery)
+	if left, err := s.ForgetSessions(ctx); left != 1 || err != nil || !goesOn(t, s, late) {
 		t.Error(left, err)
 	}
 
-	theirs := begin(t, s, "ann's", ann.ID, now)
-	if _, by, err := s.Session(ctx, theirs.ID, now); err != nil || by.Name != "ann" || by.Token != ann.ID || by.Role != Publish {
+	theirs := begin(t, s, "ann's", ann.ID)
+	if _, by, err := s.Session(ctx, theirs.ID); err != nil || by.Name != "ann" || by.Token != ann.ID || by.Role != Publish {
 		t.Error(by, err)
 	}
 	if err := s.RevokeToken(ctx, root(), ann.ID, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Session(ctx, theirs.ID, now); !IsKind(err, Unknown) || !strings.Contains(err.Error(), "was revoked") {
+	if _, _, err := s.Session(ctx, theirs.ID); !IsKind(err, Unknown) || !strings.Contains(err.Error(), "was revoked") {
 		t.Error(err)
 	}
-	if goesOn(t, s, begin(t, s, "later", bob.ID, now.Add(90*time.Minute)), now.Add(2*time.Hour)) {
+	expired := begin(t, s, "later", bob.ID)
+	if _, err := s.write.ExecContext(ctx, `UPDATE tokens SET expires = $1 WHERE id = $2`, now.UnixMicro(), bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	if goesOn(t, s, expired) {
 		t.Error("a session goes on whose token has expired")
+	}
+}
+
+// testSessionClocks: the clock of a node ends no session, and makes none longer.
+func testSessionClocks(t *testing.T, s *Store) {
+	first := begin(t, s, "first", "")
+	ahead := time.Now().Add(2 * SessionLife)
+	other := Session{ID: SessionID("of a node that is ahead"), Made: ahead, Seen: ahead}
+	if err := s.BeginSession(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := s.ForgetSessions(t.Context()); left != 2 || err != nil || !goesOn(t, s, first) || !goesOn(t, s, other) {
+		t.Errorf("%d sessions are left, %v", left, err)
+	}
+	if pass(t, s, other, SessionIdle); goesOn(t, s, other) {
+		t.Error("a session is longer by the clock of its node")
 	}
 }
 
 // testNotices: a notice is said on one page, whichever node keeps and says it, and however many ask.
 func testNotices(t *testing.T, s *Store) {
-	ctx, now := t.Context(), time.Now()
-	one := begin(t, s, "secret", "", now)
+	ctx := t.Context()
+	one := begin(t, s, "secret", "")
 	if err := s.Notify(ctx, one.ID, strings.Repeat("é\x00", MaxReason)); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +127,7 @@ func testNotices(t *testing.T, s *Store) {
 	said := make(chan bool, 4)
 	for range cap(said) {
 		g.Go(func() {
-			found, _, err := s.Session(ctx, one.ID, now)
+			found, _, err := s.Session(ctx, one.ID)
 			if err != nil {
 				t.Error(err)
 			}
@@ -113,7 +146,7 @@ func testNotices(t *testing.T, s *Store) {
 			times++
 		}
 	}
-	if found, _, err := s.Session(ctx, one.ID, now); times != 1 || err != nil || found.Notice != "" {
+	if found, _, err := s.Session(ctx, one.ID); times != 1 || err != nil || found.Notice != "" {
 		t.Errorf("said %d times, then %q, %v", times, found.Notice, err)
 	}
 }
@@ -137,7 +170,7 @@ func testManySessions(t *testing.T, s *Store) {
 	}
 	there := func() int64 {
 		t.Helper()
-		n, err := s.ForgetSessions(t.Context(), now)
+		n, err := s.ForgetSessions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,11 +184,11 @@ func testManySessions(t *testing.T, s *Store) {
 		}
 		return n > 0
 	}
-	begin(t, s, "one of a new token", "", now)
+	begin(t, s, "one of a new token", "")
 	if last := fmt.Sprintf("token%d-%d", MaxSessions/MaxSessionsEach-1, MaxSessionsEach); there() != MaxSessions || has(last) {
 		t.Errorf("%d, and the most silent one is there: %v", there(), has(last))
 	}
-	begin(t, s, "one more of the first", "token0", now)
+	begin(t, s, "one more of the first", "token0")
 	if there() > MaxSessions || has(fmt.Sprint("token0-", MaxSessionsEach)) || !has(fmt.Sprint("token1-", MaxSessionsEach)) {
 		t.Errorf("%d, and not the most silent one of the token has ended", there())
 	}
@@ -170,14 +203,14 @@ func TestSessionsOfManyNodes(t *testing.T) {
 	var g sync.WaitGroup
 	for i := range 24 {
 		g.Go(func() {
-			one := Session{ID: SessionID(fmt.Sprint(i)), Token: "token", Made: now, Seen: now}
+			one := Session{ID: SessionID(fmt.Sprint(i)), Token: "token"}
 			if err := nodes[i%len(nodes)].BeginSession(t.Context(), one); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	g.Wait()
-	if n, err := nodes[0].ForgetSessions(t.Context(), now); n != MaxSessionsEach || err != nil {
+	if n, err := nodes[0].ForgetSessions(t.Context()); n != MaxSessionsEach || err != nil {
 		t.Error(n, err)
 	}
 }

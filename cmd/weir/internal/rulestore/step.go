@@ -18,6 +18,7 @@ type Step struct {
 	Match  int64 // the Rule.Revision that was seen
 	Reason string
 	Forced bool // a guard was overruled: for the audit
+	Dry    bool // nothing is changed, nor a refusal audited
 }
 
 // Move takes a version a step. It takes the role Propose for Shadow and
@@ -25,7 +26,7 @@ type Step struct {
 // to disable a version: the first only asks for it, which takes the role Propose, and Rule.Disabling tells; Withdrawn of the active version takes that back.
 func (s *Store) Move(ctx context.Context, by Actor, p Step) (Rule, error) {
 	var now Rule
-	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, version: p.Version, reason: p.Reason}
+	a := attempt{action: Action(p.To, p.Forced), domain: p.Domain, rule: p.Rule, version: p.Version, reason: p.Reason, dry: p.Dry}
 	err := s.change(ctx, by, a, func(t *tx) error {
 		if err := checkReason(p.Reason, p.To != Withdrawn); err != nil {
 			return err

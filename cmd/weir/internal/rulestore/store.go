@@ -103,7 +103,8 @@ type tx struct {
 
 	by       Actor
 	revision int64
-	at       int64 // microseconds since 1970
+	at       int64 // microseconds since 1970, by the clock of this node
+	clock    int64 // likewise, by the database's, which all nodes share
 	reason   string
 	done     []Event // for the audit
 	head     Head    // of the audit; zero: it was not looked up yet
@@ -117,12 +118,22 @@ type attempt struct {
 	reason               string
 	clients              bool // its entries and lines name clients, which stay out of the audit
 	people               bool // it is about teams or tokens, or only says something, and changes no rule
+	dry                  bool // it is only asked whether it may be done
 }
 
+// errDry ends a change that is not to be made.
+var errDry = errors.New("only asked")
+
 // change makes a change, or none. A refusal is audited, too; where that fails, the
-// error is Unavailable first.
+// error is Unavailable first. An attempt that is dry changes nothing, and is not audited.
 func (s *Store) change(ctx context.Context, by Actor, a attempt, do func(*tx) error) error {
 	err := s.try(ctx, by, a, do)
+	if a.dry {
+		if errors.Is(err, errDry) {
+			return nil
+		}
+		return s.failed(err)
+	}
 	if err == nil {
 		s.told.ring()
 	}
@@ -150,7 +161,7 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 		t := &tx{Tx: raw, by: by, reason: a.reason}
 		// The transaction that has changed this row is alone until its end: the next one waits
 		// here.
-		err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision`, 1-number(a.people)).Scan(&t.revision)
+		err := raw.QueryRowContext(ctx, `UPDATE counters SET revision = revision + $1 RETURNING revision, `+s.clock, 1-number(a.people)).Scan(&t.revision, &t.clock)
 		if err != nil {
 			return err
 		}
@@ -160,6 +171,9 @@ func (s *Store) try(ctx context.Context, by Actor, a attempt, do func(*tx) error
 		t.at = time.Now().UnixMicro()
 		if err := do(t); err != nil {
 			return err
+		}
+		if a.dry {
+			return errDry
 		}
 		if len(t.done) == 0 {
 			t.done = append(t.done, a.event(""))

@@ -267,13 +267,14 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Actor, error) {
 func (s *Store) letIn(ctx context.Context, k *Token, now time.Time) (Actor, error) {
 	by, err := k.holder(now)
 	if err == nil && now.Sub(k.Used) >= usedEvery {
-		s.note(ctx, now, `UPDATE tokens SET used = $1 WHERE id = $2 AND used < $1`, now.UnixMicro(), k.ID)
+		s.note(ctx, `UPDATE tokens SET used = $1 WHERE id = $2 AND used < $1`, now.UnixMicro(), k.ID)
 	}
 	return by, err
 }
 
 // note writes down that something was used, or leaves it out: a database that can't be written to is not asked again for every request.
-func (s *Store) note(ctx context.Context, now time.Time, statement string, args ...any) {
+func (s *Store) note(ctx context.Context, statement string, args ...any) {
+	now := time.Now()
 	if now.UnixMicro()-s.unused.Load() < time.Minute.Microseconds() {
 		return
 	}

@@ -120,6 +120,13 @@ func (s *Store) changeWebhook(ctx context.Context, by Actor, action string, w We
 	if w.URL != "" {
 		said += " at " + hostOf(w.URL)
 	}
+	if !fresh { // whose it is never changes, and a refusal says it, too
+		old, err := s.WebhookToTell(ctx, w.ID)
+		if err != nil && !IsKind(err, NotFound) {
+			return err
+		}
+		w.Team = old.Team
+	}
 	a := attempt{action: action, team: w.Team, reason: said + ": " + reason, people: true}
 	return s.change(ctx, by, a, func(t *tx) error {
 		if err := checkReason(reason, true); err != nil {

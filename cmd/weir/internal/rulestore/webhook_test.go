@@ -104,6 +104,14 @@ func testWebhooks(t *testing.T, s *Store) {
 	if err := s.RemoveWebhook(ctx, ada, made.ID, "over"); err != nil {
 		t.Error(err)
 	}
+	if lines, err = s.Audit(ctx, Audited{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range lines {
+		if strings.Contains(e.Reason, made.ID) && e.Team != "shop" {
+			t.Errorf("a line about a webhook of the shop is of team %q: %+v", e.Team, e)
+		}
+	}
 	_, err = s.Webhook(ctx, ada, made.ID)
 	refusedAs(t, err, NotFound)
 	for range MaxWebhooks {
@@ -111,6 +119,39 @@ func testWebhooks(t *testing.T, s *Store) {
 	}
 	_, err = s.SetWebhook(ctx, ada, good, "one too many")
 	refusedAs(t, err, Quota)
+}
+
+// testOutboxMadeAnew: a team that makes a domain anew, or is given it, is told nothing of what was before; the team before still is.
+func testOutboxMadeAnew(t *testing.T, s *Store) {
+	ctx := t.Context()
+	old, heir := hook(t, s, "shop", TellPublish, TellOverride, TellLimit), hook(t, s, "mail", TellPublish, TellOverride, TellLimit)
+	put(t, s, rule("user", "1/s"))
+	if err := openShop(t, s, root(), "", 50, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NoticeLimits(ctx, []Notice{{Kind: Denying, Domain: "shop", Rule: "shop/user"}}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteDomain(ctx, root(), Removal{Domain: "shop", Confirm: "shop", Match: file(t, s).Domain.Revision, Reason: "over"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateDomain(ctx, root(), NewDomain{Name: "shop", Team: "mail"}, "anew"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, rule("client", "2/s"))
+	want := "publish root published version 1 of rule client of domain shop: a test"
+	if got := strings.Join(outbox(t, s, heir.ID), "\n"); got != want {
+		t.Errorf("the heir is told:\n%s", got)
+	}
+	got := strings.Join(outbox(t, s, old.ID), "\n")
+	for _, says := range []string{"published version 1 of rule user", "tightened limits of domain shop", "took domain shop away", "requests are denied"} {
+		if !strings.Contains(got, says) {
+			t.Errorf("the team that had it is not told %q:\n%s", says, got)
+		}
+	}
+	if strings.Contains(got, "rule client") {
+		t.Error("the team that had it is told of what is not its own:", got)
+	}
 }
 
 // testOutbox: a webhook is told of what happens to its team's domains from then on, in order, each once, and of nothing else.

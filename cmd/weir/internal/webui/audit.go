@@ -76,7 +76,7 @@ func (p *Pages) audit(v *visit) error {
 		before = math.MaxInt64 // from the newest
 	}
 	page := auditPage{Domain: v.query("domain")}
-	lines, err := v.store.Audit(v.r.Context(), rulestore.Audited{Domain: page.Domain, Before: before, Limit: pageSize + 1})
+	lines, err := v.audited(rulestore.Audited{Domain: page.Domain, Before: before, Limit: pageSize + 1})
 	if err != nil {
 		return err
 	}
@@ -96,11 +96,25 @@ func (p *Pages) audit(v *visit) error {
 	return v.show(http.StatusOK, "audit", "Audit", page)
 }
 
+// audited lists lines as this visitor may read them.
+func (v *visit) audited(q rulestore.Audited) ([]rulestore.Event, error) {
+	list, err := v.store.Audit(v.r.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := v.scope()
+	if err != nil {
+		return nil, err
+	}
+	rulestore.Withhold(list, reads.Item)
+	return list, nil
+}
+
 // auditFile is the whole audit, an object a line, the oldest first.
 func (p *Pages) auditFile(v *visit) error {
 	var behind int64
 	for first := true; ; first = false {
-		list, err := v.store.Audit(v.r.Context(), rulestore.Audited{Behind: behind})
+		list, err := v.audited(rulestore.Audited{Behind: behind})
 		if err != nil && first {
 			return err
 		}

@@ -123,6 +123,7 @@ type exceptionPage struct {
 	Usual  string   // the limit there
 	Names  []string // of the limits, where there are several
 	Has    *rulestore.Exception
+	Hidden bool // this visitor may not read whether there is one
 	Review bool
 	Faults map[string]string
 }
@@ -213,7 +214,7 @@ func (v *visit) describe(page *exceptionPage, set *rules.Set, entries []rules.En
 	if len(met) == 1 {
 		page.Names = nil
 	}
-	if !reads.Item(page.Domain, page.Rule) {
+	if page.Hidden = !reads.Item(page.Domain, page.Rule); page.Hidden {
 		return nil
 	}
 	has, err := v.store.ExceptionOf(v.r.Context(), met[at].State(key))

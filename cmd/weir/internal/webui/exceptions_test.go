@@ -86,13 +86,28 @@ func TestExceptions(t *testing.T) {
 	wants(t, r, page, http.StatusForbidden)
 	r, page = mal.get(t, "/ui/rule?domain=shop&rule=checkout")
 	wants(t, r, page, http.StatusOK, "2 clients have a limit of their own", "is for the domain's team")
-	r, more := mal.get(t, "/ui/exception?domain=shop&entry=user%3D4711")
-	wants(t, r, more, http.StatusOK)
-	for _, text := range []string{page, more} {
-		if strings.Contains(text, "checkout=a") || strings.Contains(text, "their launch") {
+	r, more := mal.get(t, "/ui/exception?domain=shop&entry=checkout%3Da")
+	wants(t, r, more, http.StatusOK, "Whether the client has an exception is for the domain's team")
+	if strings.Contains(more, "has no exception") {
+		t.Error("another team is told that there is no exception, and there is one:", more)
+	}
+	for _, text := range []string{page, strings.ReplaceAll(more, "checkout=a</textarea>", "")} { // which is what was sent
+		if strings.Contains(text, "checkout=a") || strings.Contains(text, "5/min") || strings.Contains(text, "their launch") {
 			t.Error(text)
 		}
 	}
+	r, page = mal.get(t, "/ui/exceptions?domain=nosuch")
+	wants(t, r, page, http.StatusNotFound, "there is no domain nosuch")
+
+	// A rule that is not active has none, and none can be made.
+	r, page = b.post(t, "/ui/rule", url.Values{"domain": {"shop"}, "text": {"- key: later\n  limits: [5/h]\n"}, "to": {"draft"}, "reason": {"a test"}})
+	wants(t, r, page, http.StatusSeeOther)
+	if _, page := b.get(t, "/ui/rule?domain=shop&rule=later"); strings.Contains(page, `id="excepted"`) || !strings.Contains(page, `id="drafted"`) {
+		t.Error(page)
+	}
+	// Charts mark them.
+	r, page = b.get(t, "/ui/traffic?domain=shop&span=6h")
+	wants(t, r, page, http.StatusOK, "Set an exception", "Ended an exception", "Imported exceptions", ">6 h ago<", ">now<")
 	form.Del("csrf") // which is of another session
 	r, page = mal.post(t, "/ui/exception", form)
 	wants(t, r, page, http.StatusForbidden, "team shop")

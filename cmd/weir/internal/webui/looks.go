@@ -32,7 +32,7 @@ func readLooks() (map[string]*template.Template, error) {
 // functions are those that pages call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "prose": prose, "when": whenHere, "whenLines": whenLines, "about": about, "sentence": sentence, "field": newField, "stepping": stepping, "backing": backing, "kind": kindWords, "forming": forming, "kinding": kinding, "titled": titled, "did": did,
+		"digits": digits, "count": func(n int) string { return digits(int64(n)) }, "plain": plain, "prose": prose, "when": whenHere, "whenLines": whenLines, "about": about, "sentence": sentence, "grouped": grouped, "field": newField, "stepping": stepping, "backing": backing, "kind": kindWords, "forming": forming, "kinding": kinding, "titled": titled, "did": did,
 		"less": func(n, m int64) int64 { return n - m },
 	}
 }

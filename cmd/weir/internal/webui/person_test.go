@@ -93,6 +93,31 @@ func TestProvider(t *testing.T) {
 	}
 }
 
+// TestProviderWithoutDatabase: while the rule database was never reached, or is away, a person who comes back from the provider is told that, and what
+// to do.
+func TestProviderWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	h, _ := provided(t)
+	for name, leave := range map[string]func(){
+		"never reached": func() { h.away.Store(true) },
+		"away": func() {
+			h.away.Store(false)
+			if err := h.store.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		b := h.browser(t)
+		back := b.atProvider(t, "/ui/tokens")
+		leave()
+		r, page := b.get(t, back)
+		wants(t, r, page, http.StatusServiceUnavailable, "The rule database, which keeps sessions, does not answer now", "Sign in again when it is back", "--admin-token-file")
+		if strings.Contains(page, "closed") {
+			t.Errorf("%s: it tells what the database says: %s", name, page)
+		}
+	}
+}
+
 // ann is who the provider tells of, as an actor.
 func (h *house) ann(t *testing.T) rulestore.Actor {
 	t.Helper()

@@ -51,7 +51,7 @@ func TestOtherTeams(t *testing.T) {
 	if strings.Contains(page, "would be denied") {
 		t.Error("the report is told:", page)
 	}
-	if _, page := ann.get(t, userRule); strings.Contains(page, "is for the domain") {
+	if _, page := ann.get(t, userRule); strings.Contains(page, "is for the domain") || !strings.Contains(page, "1\u202f000 were compared") {
 		t.Error(page)
 	}
 	if _, page := mal.get(t, traffic); strings.Contains(page, "shop/user") || !strings.Contains(page, "These are rules of your teams") {
@@ -70,6 +70,19 @@ func TestOtherTeams(t *testing.T) {
 	all := h.signedIn(t, "sam", rulestore.Read, rulestore.AllTeams)
 	tells(all, "/ui/try?id="+a.ID(), true)
 	tells(all, one, true)
+
+	// The audit says to all who reset which counts, and to the team alone of which client.
+	reset := rulestore.Event{At: time.Now(), Action: rulestore.Reset, Domain: "shop", Rule: "user", Reason: "shop/user#1 of secret-client: a call"}
+	if err := h.store.Record(t.Context(), []rulestore.Event{reset.By(rulestore.Actor{Name: "pat"})}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/ui/audit", "/ui/audit?domain=shop", "/ui/audit.jsonl"} {
+		tells(ann, path, true)
+		tells(all, path, true)
+		tells(mal, path, false)
+	}
+	res, page = mal.get(t, "/ui/audit")
+	wants(t, res, page, http.StatusOK, "Reset counts", "pat", "Which client it was is not for your team")
 
 	root := h.signedIn(t, "root", rulestore.Admin, "shop")
 	root.get(t, shopRules)

@@ -47,6 +47,8 @@ func (v *visit) begin(secret string, one rulestore.Session) error {
 	}
 	switch {
 	case err == nil:
+	case one.Proof == "" && kindOf(err) == rulestore.Unavailable:
+		return unkept()
 	case one.Proof == "":
 		return err
 	default:
@@ -98,7 +100,7 @@ func (v *visit) kept(secret string, now time.Time) (one *session, by rulestore.A
 	if v.store == nil {
 		return nil, by, unsure()
 	}
-	one.Session, by, err = v.store.Session(v.r.Context(), id, now)
+	one.Session, by, err = v.store.Session(v.r.Context(), id)
 	if err != nil && kindOf(err) == rulestore.Unavailable {
 		err = unsure()
 	}
@@ -108,6 +110,11 @@ func (v *visit) kept(secret string, now time.Time) (one *session, by rulestore.A
 // unsure is told to who may have signed in, without what the database says of itself: anybody can send a cookie.
 func unsure() error {
 	return &fault{http.StatusServiceUnavailable, "The rule database, which knows who has signed in, does not answer now. You have not been signed out: load the page again when it is back. The log of the daemon says what is wrong."}
+}
+
+// unkept is told to who could not be signed in, likewise.
+func unkept() error {
+	return &fault{http.StatusServiceUnavailable, "The rule database, which keeps sessions, does not answer now, so that you are not signed in. Sign in again when it is back; a token of --admin-token-file signs you in all the same. The log of the daemon says what is wrong."}
 }
 
 // fileToken is who holds the token of the file that a session was begun with, if this node's file has it now.

@@ -143,7 +143,8 @@ func TestAudit(t *testing.T) {
 	fill(t, h)
 	ann, text := h.token(t, "ann", rulestore.Publish, "shop", "mail")
 	if err := h.store.Record(t.Context(), []rulestore.Event{
-		{Action: rulestore.Reset, At: time.Now(), Domain: "files", Rule: "user", Reason: "files/user#1 of <b>bob</b>"},
+		{Action: rulestore.Reset, At: time.Now(), Domain: "files", Rule: "user", Reason: "files/user#1 of sam"},
+		{Action: rulestore.Reset, At: time.Now(), Domain: "shop", Rule: "user", Reason: "shop/user#1 of <b>bob</b>"},
 		{Action: rulestore.SignInRefused, At: time.Now(), Reason: "12 from 192.0.2.9", Refused: "no such token"},
 	}); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(r.StatusCode, h.wrong.Load(), page)
 	}
 	r, page := b.get(t, "/ui/audit")
-	wants(t, r, page, http.StatusOK, "Signed in", "token <code>"+ann.ID+"</code>", "of shop, mail", "from 2001:db8::7", "Sent wrong tokens", "not known", "files/user#1 of &lt;b&gt;bob&lt;/b&gt;",
+	wants(t, r, page, http.StatusOK, "Signed in", "token <code>"+ann.ID+"</code>", "of shop, mail", "from 2001:db8::7", "Sent wrong tokens", "not known", "not for your team", "shop/user#1 of &lt;b&gt;bob&lt;/b&gt;",
 		`href="/ui/rule?domain=files&amp;rule=user"`, `href="/ui/history?domain=shop&amp;rule=newsletter"`, "Proposed", "Put in shadow", "Made a token", "of all teams")
 	last, err := h.store.Audit(t.Context(), rulestore.Audited{Before: 1 << 40, Limit: 1})
 	if err != nil || !strings.Contains(page, "weir audit verify --head "+last[0].Head().String()) {

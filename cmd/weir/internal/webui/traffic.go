@@ -200,7 +200,7 @@ func changesTraffic(e *rulestore.Event) bool {
 	if action == "enforce" && e.Rule == rulestore.Frame || e.Action == "disable.asked" {
 		return false
 	}
-	return slices.Contains([]string{"enforce", "disable", "import", "open", "tighten", "override"}, action) || e.Action == "domain.delete" || e.Action == "domain.restore"
+	return slices.Contains([]string{"enforce", "disable", "import", "open", "tighten", "override", "exception"}, action) || e.Action == "domain.delete" || e.Action == "domain.restore"
 }
 
 // timeline draws what was passed and denied, and what would have been denied while a rule was not enforced.
@@ -218,7 +218,7 @@ func timeline(title string, span time.Duration, read offenders.Chart, marks []ch
 		passed[i].Passed += p.Passed + p.Denied
 	}
 	lines := plot.Lines{
-		X: plot.Axis{Name: "before now", Unit: plot.Micros, Min: -span.Microseconds(), Max: 0}, Y: plot.Axis{Name: "requests in " + about(read.Step), Unit: plot.Events, Max: 1},
+		X: plot.Axis{Name: "time", Unit: plot.Micros, Min: -span.Microseconds(), Max: 0, Ago: true}, Y: plot.Axis{Name: "requests in " + about(read.Step), Unit: plot.Events, Max: 1},
 	}
 	add := func(name string, points []offenders.Point, value func(offenders.Point) int64, always bool) {
 		if line, any := of(points, value); any || always {
