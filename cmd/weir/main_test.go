@@ -18,7 +18,18 @@ import (
 
 // TestMain makes this test a weir of its own for the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": main})
+	testscript.Main(tests{m}, map[string]func(){"weir": main})
+}
+
+// tests takes away what tests have built.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	code := m.M.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir) // it is temporary
+	}
+	return code
 }
 
 // TestScripts runs testdata/*.txtar. A script has one more command than

@@ -37,11 +37,32 @@ type process struct {
 	stderr *bytes.Buffer
 }
 
+// built is the folder with weir, once a test has needed it. TestMain takes it away.
+var built struct {
+	sync.Mutex
+
+	dir string
+}
+
+// build gives a weir in a folder of the test. It links the program once: that takes longer than
+// most of what tests do with it.
 func build(t testing.TB) string {
 	t.Helper()
+	built.Lock()
+	defer built.Unlock()
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "weir")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "weir"), ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", errors.Join(err, os.RemoveAll(dir)), out)
+		}
+		built.dir = dir
+	}
 	binary := filepath.Join(t.TempDir(), "weir")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := os.Symlink(filepath.Join(built.dir, "weir"), binary); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
