@@ -80,26 +80,29 @@ var families = []family{
 // nobody is denied for longer than the slowest of them takes to recover, where nothing is
 // set aside for others.
 func runChanges(t *testing.T, open Open, patient bool) {
+	trial := 0
+	one := func(rt *rapid.T, f family) {
+		trial++
+		name := fmt.Sprint("changes ", f.name, trial)
+		h := history{t: rt, stores: []Clocked{open(t, name)}, larger: f.larger, patient: patient, counts: map[string][]pass{}}
+		if h.stores[0].Traits().Shared {
+			h.stores = append(h.stores, open(t, name))
+		}
+		for _, text := range f.draw(rt) {
+			if l := weir.MustParseLimit(text); fits(h.stores[0], l) {
+				h.limits = append(h.limits, l)
+			}
+		}
+		if len(h.limits) > 0 {
+			h.run()
+		}
+	}
+	if open(t, "changes").Traits().Shared { // each ask is a call to a server, so the families share the histories
+		rapid.Check(t, func(rt *rapid.T) { one(rt, rapid.SampledFrom(families).Draw(rt, "family")) })
+		return
+	}
 	for _, f := range families {
-		t.Run(f.name, func(t *testing.T) {
-			trial := 0
-			rapid.Check(t, func(rt *rapid.T) {
-				trial++
-				name := fmt.Sprint("changes ", f.name, trial)
-				h := history{t: rt, stores: []Clocked{open(t, name)}, larger: f.larger, patient: patient, counts: map[string][]pass{}}
-				if h.stores[0].Traits().Shared {
-					h.stores = append(h.stores, open(t, name))
-				}
-				for _, text := range f.draw(rt) {
-					if l := weir.MustParseLimit(text); fits(h.stores[0], l) {
-						h.limits = append(h.limits, l)
-					}
-				}
-				if len(h.limits) > 0 {
-					h.run()
-				}
-			})
-		})
+		t.Run(f.name, func(t *testing.T) { rapid.Check(t, func(rt *rapid.T) { one(rt, f) }) })
 	}
 }
 

@@ -524,9 +524,15 @@ func runModel(t *testing.T, open Open, forward bool) {
 }
 
 // Fewer has Run draw so many histories of each kind, in place of 100, for the rest of a test: where a step takes long, or what is
-// between the store and its server was tried by another run. No other test may run beside this one.
+// between the store and its server was tried by another run. No other test may run beside this one. Where the command line has
+// -rapid.checks, that holds.
 func Fewer(t *testing.T, histories int) {
 	t.Helper()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
 	checks := flag.Lookup("rapid.checks").Value
 	was := checks.String()
 	if err := checks.Set(strconv.Itoa(histories)); err != nil {
