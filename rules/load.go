@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -61,8 +63,7 @@ func Files(path string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		if strings.HasPrefix(e.Name(), ".") || ext != ".yaml" && ext != ".yml" {
+		if !isRuleFile(e.Name()) {
 			continue
 		}
 		name := filepath.Join(path, e.Name())
@@ -84,6 +85,35 @@ func Files(path string) ([]string, error) {
 		return nil, fmt.Errorf("%d rule files in %s; there may be %d", len(names), path, maxFiles)
 	}
 	return names, nil
+}
+
+// isRuleFile is whether a file of a folder has rules, by its name.
+func isRuleFile(name string) bool {
+	ext := filepath.Ext(name)
+	return !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml")
+}
+
+// ParseFolder is Load of a folder that is at hand: the texts of its files by their names, as the data of
+// a ConfigMap. It fails as Load does. texts are not changed, and must not change while the Set is in use.
+func ParseFolder(texts map[string][]byte) (*Set, error) {
+	var files []*fileText
+	left := MaxFileSize
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if !isRuleFile(name) {
+			continue
+		}
+		if left -= len(texts[name]); left < 0 {
+			return nil, fmt.Errorf("load rules: %s: rule files have at most %d bytes, all together", name, MaxFileSize)
+		}
+		files = append(files, &fileText{name: name, text: texts[name]})
+	}
+	switch {
+	case len(files) == 0:
+		return nil, fmt.Errorf("load rules: no *.yaml or *.yml: %w", fs.ErrNotExist)
+	case len(files) > maxFiles:
+		return nil, fmt.Errorf("load rules: %d rule files; there may be %d", len(files), maxFiles)
+	}
+	return collect(files)
 }
 
 // readBounded reads a file of at most most bytes. It reads one byte more than that to tell

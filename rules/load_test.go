@@ -81,6 +81,36 @@ func TestLoadFolder(t *testing.T) {
 	}
 }
 
+// TestParseFolder: texts at hand are read as the files of a folder are.
+func TestParseFolder(t *testing.T) {
+	for _, files := range []map[string]string{
+		{"b.yaml": domainText("b"), "a.yml": domainText("a"), ".hidden.yaml": "nonsense", "notes.txt": "nonsense", "UPPER.YAML": "nonsense"},
+		{"1.yaml": domainText("same"), "2.yaml": "domain: two\ndescriptors: [{key: a, limits: [x]}]\n", "3.yaml": domainText("same"), "5.yaml": "domain: five\ndescriptors: [{key: a, limits: [0/s]}]\n"},
+		{"notes.txt": "nonsense"},
+		{},
+	} {
+		texts := map[string][]byte{}
+		for name, text := range files {
+			texts[name] = []byte(text)
+		}
+		set, err := rules.ParseFolder(texts)
+		dir := write(t, files)
+		loaded, want := rules.Load(dir)
+		if (set == nil) != (loaded == nil) || errors.Is(err, fs.ErrNotExist) != errors.Is(want, fs.ErrNotExist) {
+			t.Fatalf("%v, %v; Load: %v, %v", set, err, loaded, want)
+		}
+		if set != nil && !cmp.Equal(set.Domains(), loaded.Domains()) {
+			t.Errorf("%q, Load: %q", set.Domains(), loaded.Domains())
+		}
+		if bad, ok := errors.AsType[*rules.Error](err); ok && bad.Error() != strings.ReplaceAll(want.Error(), dir+"/", "") {
+			t.Errorf("%v\nLoad: %v", err, want)
+		}
+	}
+	if _, err := rules.ParseFolder(map[string][]byte{"a.yaml": make([]byte, rules.MaxFileSize), "b.yaml": []byte("#")}); err == nil || !strings.Contains(err.Error(), "b.yaml") {
+		t.Errorf("more than %d bytes: %v", rules.MaxFileSize, err)
+	}
+}
+
 // "the single file gone, or none left in the folder, counts as missing".
 func TestLoadMissing(t *testing.T) {
 	dir := write(t, map[string]string{"notes.txt": "x", "sub/a.yaml": domainText("a")})

@@ -49,23 +49,15 @@ more daemons let pass, by the lag of the log.`,
 			return err
 		}
 		set, err := rules.Load(args[0])
-		if err == nil {
-			err = set.Fits(in.traits)
-		}
-		if err == nil {
-			err = in.shares(set)
-		}
-		if bad, ok := errors.AsType[*rules.Error](err); ok {
-			if err := printFindings(out, bad.Findings); err != nil {
-				return err
-			}
-			return &failure{code: exitNo}
-		}
+		findings, good, err := in.lint(set, err)
 		if err != nil {
 			return err
 		}
-		if err := printFindings(out, append(set.Warnings(), in.idle(set)...)); err != nil {
+		if err := printFindings(out, findings); err != nil {
 			return err
+		}
+		if !good {
+			return &failure{code: exitNo}
 		}
 		if err := printRules(out, set.Rules(), in); err != nil {
 			return err
@@ -76,6 +68,24 @@ more daemons let pass, by the lag of the log.`,
 		return printTraits(out, in)
 	})
 	return cmd
+}
+
+// lint is what is to be said of rules that were read, or were not, with err: all errors, and then they are not good,
+// or the warnings. It fails when they could not be read at all.
+func (in *lintedStore) lint(set *rules.Set, err error) (findings []rules.Finding, good bool, _ error) {
+	if err == nil {
+		err = set.Fits(in.traits)
+	}
+	if err == nil {
+		err = in.shares(set)
+	}
+	if bad, ok := errors.AsType[*rules.Error](err); ok {
+		return bad.Findings, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return append(set.Warnings(), in.idle(set)...), true, nil
 }
 
 // printTraits says in a line each what a store does not promise.

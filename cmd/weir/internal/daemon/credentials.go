@@ -155,14 +155,10 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 // metrics are those of the credentials that are in use.
 func (k *keys) metrics() (all []prometheus.Metric) {
 	for _, w := range k.watched {
-		all = append(all, telemetry.Flag("weir_credentials_reload_success",
-			"1 when the active credentials are those of their files, 0 when the last reload failed and old ones are "+
-				"active.",
-			w.files.Failed() == "", "credentials", w.name))
+		all = append(all, telemetry.CredentialsCurrent(w.name, w.files.Failed() == ""))
 	}
 	if k.tls != nil {
-		all = append(all, telemetry.Gauge("weir_tls_certificate_expiry_timestamp_seconds",
-			"When the active TLS certificate expires.", k.tls.Leaf().NotAfter.Unix()))
+		all = append(all, telemetry.CertificateExpiry(k.tls))
 	}
 	return all
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"runtime"
 	"strconv"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
-	"github.com/weir-limit/weir/cmd/weir/internal/listen"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 	"github.com/weir-limit/weir/cmd/weir/internal/resp"
 	"github.com/weir-limit/weir/cmd/weir/internal/rls"
@@ -20,6 +18,8 @@ import (
 // Metrics are what the daemon tells of itself. Their labels come from the rule
 // files and from this program, and from requests only where a rule asks for it.
 type Metrics struct {
+	*Doors
+
 	Decided  *Decisions
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -29,10 +29,6 @@ type Metrics struct {
 	overrun  *prometheus.CounterVec
 	bounds   *prometheus.CounterVec
 	panics   *prometheus.CounterVec
-	open     *prometheus.GaugeVec
-	full     *prometheus.CounterVec
-	dropped  *prometheus.CounterVec
-	unsafe   *prometheus.CounterVec
 	handed   prometheus.Counter
 	refusals *prometheus.CounterVec
 	domains  prometheus.Gauge
@@ -68,16 +64,7 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 		bounds: vec("weir_resp_bounds_reached_total",
 			"How often clients of the Redis protocol reached a bound of the listener.", "bound"),
 		panics: vec("weir_panics_total", "Calls that panicked; each is a bug, and the log has its stack.", "listener"),
-		open: registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_connections", Help: "Open connections.",
-		}, []string{"listener"})),
-		full: vec("weir_connections_full_total",
-			"New connections that had to wait because the listener had its maximum of connections.", "listener"),
-		dropped: vec("weir_connections_dropped_total",
-			"Idle connections, and admin connections without a token, that were closed to make room for new ones.",
-			"listener"),
-		unsafe: vec("weir_tls_handshake_failures_total",
-			"Connections whose TLS handshake failed, for example for want of a trusted certificate.", "listener"),
+		Doors:  NewDoors(r),
 		handed: registered(r, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_http_handed_over_total",
 			Help: "Connections of the HTTP listener that net/http answers, which costs more: they asked something " +
@@ -111,15 +98,7 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 	r.MustRegister(m.Decided.collectors()...)
 	r.MustRegister(store...)
 	r.MustRegister(
-		Readings(func() []prometheus.Metric {
-			return []prometheus.Metric{
-				Gauge("weir_build_info",
-					"Always 1; the labels are the versions of Weir and of Go.",
-					1, "version", version, "go", runtime.Version()),
-				Flag("weir_ready",
-					"1 when /readyz says 200: rules are loaded, and the daemon does not drain.", ready()),
-			}
-		}),
+		About(version, ready),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -208,9 +187,6 @@ func (m *Metrics) RESPBounds() func(resp.Bound) {
 // Refused counts requests that the admin listener did not let in.
 func (m *Metrics) Refused(why httpapi.Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
 
-// HandshakeFailed counts connections without the TLS that is asked for.
-func (m *Metrics) HandshakeFailed(door string) func() { return m.unsafe.WithLabelValues(door).Inc }
-
 // HandedOver counts connections of the HTTP listener that net/http answers.
 func (m *Metrics) HandedOver() { m.handed.Inc() }
 
@@ -240,13 +216,6 @@ func (m *Metrics) Budget(door string) *overload.Budget {
 // nothing.
 func (m *Metrics) Flooded(door string) prometheus.Counter {
 	return m.overrun.WithLabelValues(door, rls.ReasonFlood)
-}
-
-// Connections counts those of a listener.
-func (m *Metrics) Connections(door string) listen.Metrics {
-	return listen.Metrics{
-		Open: m.open.WithLabelValues(door), Full: m.full.WithLabelValues(door), Dropped: m.dropped.WithLabelValues(door),
-	}
 }
 
 // Reloads counts what came of a reload of rules.
