@@ -30,6 +30,7 @@ test: ## Run all tests, and those of integrations/ and tools/
 	$(GO) test -timeout 10m -parallel 8 -vet=off -ldflags='-s -w' work
 	cd tools && $(ALONE) test ./walks ./spec
 	cd integrations && $(ALONE) test -timeout 5m ./...
+	cd integrations/helm && $(ALONE) test -timeout 10m ./...
 
 check: fmt vet fix lint race fuzz ## Run all that a change must pass: fmt, vet, fix, lint, race, fuzz
 
@@ -129,8 +130,13 @@ race-memory: ## Look for races and lost counts in memstore; 5 minutes; needs a C
 bench-http: ## Measure what middleware adds to a request, beside others; 20 s; BENCH=-short takes 3, BENCH=-json prints JSON
 	cd bench && $(ALONE) build -trimpath -o ../bin/bench-http ./http && ../bin/bench-http $(BENCH)
 
-integrations-check: ## Vet and test httplimit in chi, echo and gin; minutes the first time
+integrations-check: ## Vet and test httplimit in chi, echo and gin, and the chart by Helm; minutes the first time
 	cd integrations && $(ALONE) vet ./... && $(ALONE) test ./...
+	cd integrations/helm && $(ALONE) vet ./... && $(ALONE) test ./...
+
+.PHONY: deploy
+deploy: ## Write deploy/kubernetes*.yaml from the chart in deploy/helm; read the diff
+	cd integrations/helm && $(ALONE) test . -run TestManifests -count 1 -update
 
 bench-check: ## Build, vet and test the measurements of bench/
 	cd bench && $(ALONE) vet ./... && $(ALONE) test ./...

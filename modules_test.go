@@ -119,7 +119,7 @@ func TestWorkspace(t *testing.T) {
 // TestOutside: a module outside the workspace requires each version that a module of
 // this repository brings it, or go refuses to build it.
 func TestOutside(t *testing.T) {
-	for _, dir := range []string{"bench", "bench/envoyratelimit", "bench/memory", "integrations", "tools"} {
+	for _, dir := range []string{"bench", "bench/envoyratelimit", "bench/memory", "integrations", "integrations/helm", "tools"} {
 		m := readMod(t, dir)
 		for _, folder := range m.replaces {
 			for name, version := range readMod(t, folder).versions {

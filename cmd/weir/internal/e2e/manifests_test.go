@@ -55,14 +55,20 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// object is as much of a Kubernetes object as the test looks at.
+// object is as much of a Kubernetes object as the tests look at.
 type object struct {
 	Kind     string
 	Metadata struct{ Name string }
 	Data     map[string]string
 	Spec     struct {
-		Selector map[string]any
-		Ports    []struct {
+		Replicas    int
+		MinReady    int    `yaml:"minReadySeconds"`
+		ServiceName string `yaml:"serviceName"`
+		ClusterIP   string `yaml:"clusterIP"`
+		Unready     bool   `yaml:"publishNotReadyAddresses"`
+		Most        int    `yaml:"maxUnavailable"`
+		Selector    map[string]any
+		Ports       []struct {
 			Port       int
 			TargetPort string `yaml:"targetPort"`
 		}
@@ -82,10 +88,14 @@ type object struct {
 
 type container struct {
 	Args           []string
+	Env            []struct{ Name, Value string }
 	Ports          []struct{ Name string }
 	ReadinessProbe probe `yaml:"readinessProbe"`
 	LivenessProbe  probe `yaml:"livenessProbe"`
-	VolumeMounts   []struct {
+	Lifecycle      struct {
+		PreStop struct{ Sleep struct{ Seconds int } } `yaml:"preStop"`
+	}
+	VolumeMounts []struct {
 		Name      string
 		MountPath string `yaml:"mountPath"`
 	} `yaml:"volumeMounts"`
@@ -99,25 +109,31 @@ func (c *container) has(port string) bool {
 	return slices.ContainsFunc(c.Ports, func(p struct{ Name string }) bool { return p.Name == port })
 }
 
+// objects are those of a file, by kind and name. integrations/helm holds the file to the chart.
+func objects(t *testing.T, file string) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	documents := yaml.NewDecoder(bytes.NewReader([]byte(recipe(t, filepath.Join(deploy, file)))))
+	for {
+		var o object
+		err := documents.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[o.Kind+" "+o.Metadata.Name] = o
+	}
+}
+
 // TestKubernetes starts weir as deploy/kubernetes.yaml does, and follows the
 // names by which its objects know each other. There is no cluster where tests
 // run.
 func TestKubernetes(t *testing.T) {
 	t.Parallel()
-	objects := map[string]object{}
-	documents := yaml.NewDecoder(bytes.NewReader([]byte(recipe(t, filepath.Join(deploy, "kubernetes.yaml")))))
-	for {
-		var o object
-		err := documents.Decode(&o)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects[o.Kind] = o
-	}
-	pod := objects["Deployment"].Spec.Template
+	all := objects(t, "kubernetes.yaml")
+	pod := all["Deployment weir"].Spec.Template
 	c := pod.Spec.Containers[0]
 	d := serve(t, elsewhere(t, c.Args[1:])...)
 	for _, p := range []probe{c.ReadinessProbe, c.LivenessProbe} {
@@ -130,34 +146,57 @@ func TestKubernetes(t *testing.T) {
 		t.Errorf("the admin listener, without a token: %v", a)
 	}
 	// Prometheus comes by the service's name.
-	if a := newClient(t).ask("GET", door+"/metrics", "", "Authorization", "Bearer "+adminToken, "Host", "weir:8082"); a.status != 200 {
+	if a := newClient(t).ask("GET", door+"/metrics", "", "Authorization", "Bearer "+adminToken, "Host", "weir-admin:8082"); a.status != 200 {
 		t.Errorf("the admin listener, with its token: %v", a)
 	}
-	if v := pod.Spec.Volumes[0]; v.ConfigMap.Name != objects["ConfigMap"].Metadata.Name {
-		t.Errorf("the rules are not those of %s: %+v", objects["ConfigMap"].Metadata.Name, v)
+	rulesMap := all["ConfigMap weir-rules"]
+	if v := pod.Spec.Volumes[0]; v.ConfigMap.Name != rulesMap.Metadata.Name {
+		t.Errorf("the rules are not those of %s: %+v", rulesMap.Metadata.Name, v)
 	}
+	follow(t, &pod.Spec.Containers[0], pod.Metadata.Labels, all["Service weir"], all["Service weir-admin"])
 	for i, v := range pod.Spec.Volumes {
-		if m := c.VolumeMounts[i]; m.Name != v.Name || !strings.Contains(strings.Join(c.Args, " "), "="+m.MountPath) {
-			t.Errorf("%s is not where weir looks: %+v", v.Name, m)
+		if m := c.VolumeMounts[i]; m.Name != v.Name {
+			t.Errorf("%s is not mounted: %+v", v.Name, m)
 		}
 	}
-	for name, text := range objects["ConfigMap"].Data {
+	if len(rulesMap.Data) == 0 {
+		t.Error("there are no rules")
+	}
+	for name, text := range rulesMap.Data {
 		if set, err := rules.Parse(name, []byte(text)); err != nil || len(set.Rules()) == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	service := objects["Service"].Spec
-	for key, value := range service.Selector {
-		if pod.Metadata.Labels[key] != value {
-			t.Errorf("no pod is %s=%v", key, value)
-		}
-	}
-	for _, p := range service.Ports {
-		if !c.has(p.TargetPort) {
-			t.Errorf("no port is called %s", p.TargetPort)
-		}
-	}
-	if pod.Spec.Grace < 12 { // draining takes 11 s at most
+	if pod.Spec.Grace < 17 { // draining and reporting take 17 s at most
 		t.Errorf("%d s are too few to drain", pod.Spec.Grace)
+	}
+}
+
+// follow looks for what Services select, and for what weir is to find where it looks.
+func follow(t *testing.T, c *container, labels map[string]any, services ...object) {
+	t.Helper()
+	for _, service := range services {
+		if len(service.Spec.Selector) == 0 || len(service.Spec.Ports) == 0 {
+			t.Errorf("the Service %s selects nothing", service.Metadata.Name)
+		}
+		for key, value := range service.Spec.Selector {
+			if labels[key] != value {
+				t.Errorf("no pod is %s=%v", key, value)
+			}
+		}
+		for _, p := range service.Spec.Ports {
+			if !c.has(p.TargetPort) {
+				t.Errorf("no port is called %s", p.TargetPort)
+			}
+		}
+	}
+	looks := strings.Join(c.Args, " ")
+	for _, e := range c.Env {
+		looks += " =" + e.Value
+	}
+	for _, m := range c.VolumeMounts {
+		if !strings.Contains(looks, "="+m.MountPath) {
+			t.Errorf("%s is not where weir looks: %+v", m.Name, m)
+		}
 	}
 }
