@@ -85,7 +85,15 @@ type examiner struct {
 // doing and what is unwise. It takes 400 round trips and 20 keys, which expire. It
 // fails when the URL is none, or nobody answers.
 func Examine(ctx context.Context, address string) (*Examination, error) {
+	return ExamineWith(ctx, address, nil)
+}
+
+// ExamineWith is Examine with a password as of DialWith.
+func ExamineWith(ctx context.Context, address string, password Password) (*Examination, error) {
 	option, o, err := parse(address)
+	if err == nil {
+		err = password.into(&option)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -63,8 +63,14 @@ func Open(address string) (*edge.Store, error) {
 // and may end in ?prefix=…, in rediss also ca=, cert= and key=, which name PEM
 // files, in all but the first two tls=1, and in all password-file=, in place of a
 // password: its first line is read for each connection that is made.
-func Dial(address string) (*Store, error) {
+func Dial(address string) (*Store, error) { return DialWith(address, nil) }
+
+// DialWith is Dial with a password that the URL does not have; nil is Dial.
+func DialWith(address string, password Password) (*Store, error) {
 	option, o, err := parse(address)
+	if err == nil {
+		err = password.into(&option)
+	}
 	if err != nil {
 		return nil, err
 	}

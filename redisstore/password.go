@@ -18,9 +18,25 @@ func fromFile(file string, option *rueidis.ClientOption) error {
 	if _, err := storeurl.Password(file); err != nil {
 		return err
 	}
+	return Password(func() (string, error) { return storeurl.Password(file) }).into(option)
+}
+
+// Password gives the password of the URL's user. It is asked for each connection that is made, so that one that
+// changed opens without a restart. Several goroutines may ask at a time. When it fails, so does the
+// connection, with its error, which must not tell the password.
+type Password func() (string, error)
+
+// into has connections be opened by the password.
+func (p Password) into(option *rueidis.ClientOption) error {
+	if p == nil {
+		return nil
+	}
+	if option.Password != "" || option.AuthCredentialsFn != nil {
+		return &URLError{"the URL has a password, or a password-file, and there is another; leave one out"}
+	}
 	user := option.Username
 	option.AuthCredentialsFn = func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
-		password, err := storeurl.Password(file)
+		password, err := p()
 		return rueidis.AuthCredentials{Username: user, Password: password}, err
 	}
 	return nil

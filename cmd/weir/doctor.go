@@ -20,7 +20,7 @@ import (
 const doctorPatience = time.Minute
 
 func doctorCommand() *cobra.Command {
-	var url string
+	var url, command string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor --store URL",
@@ -44,6 +44,7 @@ its work, 3 when no server answers.`,
 	}
 	cmd.Flags().StringVar(&url, "store", "", "`URL` of the store")
 	storeCompletion(cmd)
+	cmd.Flags().StringVar(&command, "store-password-command", "", "`CMD` that prints the password of a store in Redis, as weir serve runs it (default: the password of the URL)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		if url == "" {
@@ -58,9 +59,13 @@ its work, 3 when no server answers.`,
 		if strings.HasPrefix(url, "cluster:") {
 			return usagef("--store %s: the nodes themselves keep the counts; ask one: weir cluster status", url)
 		}
+		password, err := daemon.StorePassword(url, command)
+		if err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), doctorPatience)
 		defer cancel()
-		x, err := examine(ctx, url)
+		x, err := examine(ctx, url, password)
 		if err != nil {
 			return err
 		}
@@ -77,7 +82,7 @@ its work, 3 when no server answers.`,
 	return cmd
 }
 
-func examine(ctx context.Context, url string) (*examined, error) {
+func examine(ctx context.Context, url string, password redisstore.Password) (*examined, error) {
 	switch {
 	case strings.HasPrefix(url, "memcached"):
 		return examineMemcached(ctx, url)
@@ -88,7 +93,7 @@ func examine(ctx context.Context, url string) (*examined, error) {
 	case strings.HasPrefix(url, "nats:"):
 		return examineNATS(ctx, url)
 	}
-	e, err := redisstore.Examine(ctx, url)
+	e, err := redisstore.ExamineWith(ctx, url, password)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,7 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.RulesCert, "rules-cert", "", "`FILE` with a certificate to show there")
 	f.StringVar(&c.RulesKey, "rules-key", "", "`FILE` with its key")
 	f.StringVar(&c.Store, "store", daemon.DefaultStore, "`URL` of where counts are kept")
+	f.StringVar(&c.StorePasswordCommand, "store-password-command", "", "`CMD` that prints the password of a store in Redis, run for each new connection and at most once a second; without a shell (default: the password of the URL)")
 	f.StringVar(&c.HTTP, "http", daemon.DefaultHTTP, "`ADDR` of HTTP and JSON, or unix:///PATH of a socket for this machine")
 	f.StringVar(&c.GRPC, "grpc", daemon.DefaultGRPC, "`ADDR` of Envoy's rate limit service, or unix:///PATH of a socket for this machine")
 	f.Var((*timeOrNone)(&c.GRPCMaxAge), "grpc-max-connection-age", "`TIME` after which a gRPC client is told to open another connection, for balancers that spread connections (default: never)")

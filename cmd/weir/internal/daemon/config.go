@@ -33,6 +33,9 @@ type Config struct {
 	Candidate string
 	// Store is where counts are kept. Empty: "memory:".
 	Store string
+	// StorePasswordCommand is a command that prints the password of a store in Redis, for each connection that is
+	// made. No shell reads it. Empty: the password is in Store, or there is none.
+	StorePasswordCommand string
 	// ExternalURL is where browsers reach the pages of the admin listener through a proxy:
 	// https://HOST. Empty: at the listener itself.
 	ExternalURL string

@@ -115,7 +115,11 @@ func New(c Config) (*Daemon, error) {
 // openParts makes the parts that others stand on: rules' source, store, limiter
 // and metrics.
 func (d *Daemon) openParts() (err error) {
-	if d.storage, err = openStorage(d.config.Store, guard.Options{Changed: d.storeChanged, Uncountable: d.uncountable}); err != nil {
+	password, err := StorePassword(d.config.Store, d.config.StorePasswordCommand)
+	if err != nil {
+		return err
+	}
+	if d.storage, err = openStorage(d.config.Store, password, guard.Options{Changed: d.storeChanged, Uncountable: d.uncountable}); err != nil {
 		return err
 	}
 	d.closing.push("the store could not be left in order", d.storage.close)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/cluster"
+	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
 	"github.com/weir-limit/weir/cmd/weir/internal/logstore"
 	"github.com/weir-limit/weir/cmd/weir/internal/membership"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
@@ -48,7 +49,7 @@ func (s *storage) here() bool { return s.scheme == "memory" }
 
 // openStorage opens the store of a URL that was checked. told is who hears of a store
 // outside of the process.
-func openStorage(url string, told guard.Options) (*storage, error) {
+func openStorage(url string, password redisstore.Password, told guard.Options) (*storage, error) {
 	scheme := schemeOf(url)
 	if file, err := snapshotFile(url); scheme == "memory" && (err != nil || file != "") {
 		return openSaved(file, err)
@@ -60,7 +61,7 @@ func openStorage(url string, told guard.Options) (*storage, error) {
 	if scheme == "cluster" {
 		return openNode(told), nil
 	}
-	r, meters, err := openRemote(scheme, url)
+	r, meters, err := openRemote(scheme, url, password)
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -87,12 +88,28 @@ func openSaved(file string, bad error) (*storage, error) {
 	}, nil
 }
 
+// StorePassword is the command that prints the password of a store; nil when none is given. It fails with a
+// *ConfigError.
+func StorePassword(url, command string) (redisstore.Password, error) {
+	if command == "" {
+		return nil, nil
+	}
+	if !isRedis(schemeOf(url)) {
+		return nil, &ConfigError{"--store-password-command", "only Redis takes it, and --store is of another kind; leave it out"}
+	}
+	c, err := credentials.OpenCommand("--store-password-command", command)
+	if err != nil {
+		return nil, configError(err)
+	}
+	return c.Secret, nil
+}
+
 // openRemote opens a store outside of the process, without the edge around it. None of them
 // fails for being away.
-func openRemote(scheme, url string) (edge.Remote, prometheus.Collector, error) {
+func openRemote(scheme, url string, password redisstore.Password) (edge.Remote, prometheus.Collector, error) {
 	switch {
 	case isRedis(scheme):
-		s, err := redisstore.Dial(url)
+		s, err := redisstore.DialWith(url, password)
 		if err != nil {
 			return nil, nil, err
 		}
