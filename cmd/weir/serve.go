@@ -46,7 +46,7 @@ wins, an empty variable counts as none, and the log names variables that begin w
 WEIR_ and are no flag, with the nearest that is one.
 
 With OTEL_EXPORTER_OTLP_ENDPOINT in the environment, a span of each call goes
-to an OpenTelemetry collector there.
+to an OpenTelemetry collector there, and all metrics each minute.
 
 GOGC is 400 unless the environment says otherwise, and GOMEMLIMIT three
 quarters of the memory that the machine or its container has: collecting less

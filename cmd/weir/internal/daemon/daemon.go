@@ -66,10 +66,11 @@ type Daemon struct {
 	watcher    *overload.Watcher
 	httpGate   overload.Gate
 	grpcGate   overload.Gate
-	looking    sync.Mutex        // held to look at keys
-	receipts   *httpapi.API      // that settles receipts of other nodes; guarded by looking; nil: before, or there is none
-	traces     *tracing.Settings // nil: there are no traces
-	tracer     *tracing.Tracer   // likewise
+	looking    sync.Mutex              // held to look at keys
+	receipts   *httpapi.API            // that settles receipts of other nodes; guarded by looking; nil: before, or there is none
+	traces     *tracing.Settings       // nil: there are no traces
+	tracer     *tracing.Tracer         // likewise
+	sending    *tracing.MetricSettings // nil: metrics go to no collector
 
 	candidates *source.Source     // of rules that run beside those in force; nil: from nowhere
 	comparing  sync.Mutex         // held to change what is compared
@@ -90,7 +91,8 @@ func New(c Config) (*Daemon, error) {
 	c.fill()
 	keys, bad := openKeys(&c)
 	traces, odd := readTraces()
-	if err := errors.Join(c.check(), bad, odd); err != nil {
+	sending, strange := readMetrics()
+	if err := errors.Join(c.check(), bad, odd, strange); err != nil {
 		return nil, err
 	}
 	for _, w := range keys.watched {
@@ -98,7 +100,7 @@ func New(c Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		config: c, started: time.Now(), clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
-		registry: prometheus.NewRegistry(), keys: keys, traces: traces, closing: closing{log: c.Log},
+		registry: prometheus.NewRegistry(), keys: keys, traces: traces, sending: sending, closing: closing{log: c.Log},
 	}
 	d.grpcGate.Standing = true
 	d.watcher = overload.NewWatcher(&d.httpGate, &d.grpcGate)
@@ -218,7 +220,7 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*li
 	if err := d.join(ctx, o.httpAt.Addr()); err != nil {
 		return nil, err
 	}
-	if err := d.openTraces(ctx); err != nil {
+	if err := d.openCollector(ctx); err != nil {
 		return nil, err
 	}
 	if o, err = d.listenAgain(ctx, o, later); err != nil {

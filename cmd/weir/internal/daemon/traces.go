@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
@@ -20,18 +21,40 @@ func readTraces() (*tracing.Settings, error) {
 	return s, envFault(err)
 }
 
-// openTraces makes the tracer of the listeners, or none.
-func (d *Daemon) openTraces(ctx context.Context) error {
-	if d.traces == nil {
-		return nil
+// readMetrics is what it says of metrics; nil: /metrics alone has them.
+func readMetrics() (*tracing.MetricSettings, error) {
+	s, err := tracing.ReadMetrics(os.Getenv)
+	return s, envFault(err)
+}
+
+// openCollector makes the tracer of the listeners, and begins to send metrics, where the environment says so.
+func (d *Daemon) openCollector(ctx context.Context) error {
+	o := tracing.Options{Version: d.config.Version, Log: d.config.Log}
+	var closes []func(context.Context) error
+	d.closing.push("some traces, or the last metrics, are lost", func(ctx context.Context) error {
+		var both errgroup.Group // a collector that hangs costs its time once
+		for _, f := range closes {
+			both.Go(func() error { return f(ctx) })
+		}
+		return both.Wait()
+	})
+	if d.sending != nil {
+		m, err := d.sending.Open(ctx, o, d.registry)
+		if err != nil {
+			return envFault(err)
+		}
+		closes = append(closes, m.Close)
+		d.registry.MustRegister(telemetry.Exports(m))
 	}
-	t, err := d.traces.Open(ctx, tracing.Options{Version: d.config.Version, Log: d.config.Log})
-	if err != nil {
-		return envFault(err)
+	if d.traces != nil {
+		t, err := d.traces.Open(ctx, o)
+		if err != nil {
+			return envFault(err)
+		}
+		d.tracer = t
+		closes = append(closes, t.Close)
+		d.registry.MustRegister(telemetry.Traces(t))
 	}
-	d.tracer = t
-	d.closing.push("some traces are lost", t.Close)
-	d.registry.MustRegister(telemetry.Traces(t))
 	return nil
 }
 

@@ -40,3 +40,14 @@ func Traces(t *tracing.Tracer) prometheus.Collector {
 			"result", map[string]int64{"sent": s.Sent, "failed": s.Failed, "dropped": s.Dropped})
 	})
 }
+
+// Exports reports how often metrics were sent to a collector.
+func Exports(m *tracing.Metrics) prometheus.Collector {
+	return Readings(func() []prometheus.Metric {
+		s := m.Stats()
+		return By(Counter, "weir_metric_exports_total",
+			"How often metrics were sent to the OpenTelemetry collector, by result: sent, or failed because it did not "+
+				"take them.",
+			"result", map[string]int64{"sent": s.Sent, "failed": s.Failed})
+	})
+}

@@ -1,5 +1,5 @@
-// Package tracing sends a span for each call to an OpenTelemetry collector. It
-// is told how by the standard environment; without an endpoint there, nothing of
+// Package tracing sends a span for each call to an OpenTelemetry collector, and the metrics of the
+// daemon. It is told how by the standard environment; without an endpoint there, nothing of
 // OpenTelemetry runs.
 //
 // The listeners know no more of it than a hook that is nil otherwise, and the limiter that
@@ -29,52 +29,57 @@ type EnvError struct {
 
 func (e *EnvError) Error() string { return e.Variable + ": " + e.Text }
 
-const (
-	endpointVar = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	tracesVar   = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	grpcPort    = "4317" // of OTLP over gRPC; nobody speaks HTTP there
-)
+// grpcPort is that of OTLP over gRPC; nobody speaks HTTP there.
+const grpcPort = "4317"
 
-// Read is what the environment says, nil when there is no endpoint, or traces
+// Read is what the environment says of traces, nil when there is no endpoint, or traces
 // are turned off. It fails with an *EnvError.
 func Read(getenv func(string) string) (*Settings, error) {
-	variable, endpoint := tracesVar, getenv(tracesVar)
-	if endpoint == "" {
-		variable, endpoint = endpointVar, getenv(endpointVar)
+	way, err := readWay(getenv, "TRACES")
+	if way == nil || err != nil {
+		return nil, err
 	}
-	exporter := strings.TrimSpace(getenv("OTEL_TRACES_EXPORTER"))
+	return &Settings{way.grpc}, checkSampler(getenv)
+}
+
+// way is how to reach the collector of a signal.
+type way struct{ grpc bool }
+
+// readWay is how the environment says that a signal goes to a collector: TRACES or METRICS. It is nil when that
+// does not.
+func readWay(getenv func(string) string, signal string) (*way, error) {
+	variable := "OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT"
+	endpoint := getenv(variable)
+	if endpoint == "" {
+		variable = "OTEL_EXPORTER_OTLP_ENDPOINT"
+		endpoint = getenv(variable)
+	}
+	exporter := strings.TrimSpace(getenv("OTEL_" + signal + "_EXPORTER"))
 	if endpoint == "" || strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || exporter == "none" {
 		return nil, nil
 	}
 	if exporter != "" && exporter != "otlp" {
-		return nil, &EnvError{"OTEL_TRACES_EXPORTER", fmt.Sprintf("%q is not there; write otlp, or none for no traces", exporter)}
+		return nil, &EnvError{"OTEL_" + signal + "_EXPORTER", fmt.Sprintf("%q is not there; write otlp, or none for no %s", exporter, strings.ToLower(signal))}
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, &EnvError{variable, "it is no URL of a collector; write http://127.0.0.1:4317 or https://HOST:PORT"}
 	}
-	s := &Settings{grpc: u.Port() == grpcPort}
-	if err := s.readProtocol(getenv); err != nil {
-		return nil, err
-	}
-	return s, checkSampler(getenv)
-}
-
-func (s *Settings) readProtocol(getenv func(string) string) error {
-	for _, variable := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+	w := &way{u.Port() == grpcPort}
+	for _, variable := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		switch protocol := getenv(variable); protocol {
 		case "":
 			continue
 		case "grpc":
-			s.grpc = true
+			w.grpc = true
 		case "http/protobuf":
-			s.grpc = false
+			w.grpc = false
 		default:
-			return &EnvError{variable, fmt.Sprintf("%q is not there; write grpc or http/protobuf", protocol)}
+			return nil, &EnvError{variable, fmt.Sprintf("%q is not there; write grpc or http/protobuf", protocol)}
 		}
-		return nil
+		return w, nil
 	}
-	return nil
+	return w, nil
 }
 
 // checkSampler finds what OpenTelemetry would pass over and sample all calls

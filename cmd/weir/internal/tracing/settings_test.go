@@ -54,3 +54,38 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// TestReadMetrics: metrics go where their own variables say, else where those of all signals say.
+func TestReadMetrics(t *testing.T) {
+	for env, want := range map[string]string{
+		"": "off",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://c:4317":                                                       "off",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317":                                                              "grpc",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317 OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=http://c:4318/v1/metrics": "http",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317 OTEL_METRICS_EXPORTER=none":                                   "off",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317 OTEL_TRACES_EXPORTER=none":                                    "grpc",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=grpc":                          "grpc",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c OTEL_SDK_DISABLED=true":                                            "off",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c OTEL_METRICS_EXPORTER=prometheus":                                  "OTEL_METRICS_EXPORTER none for no metrics",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c OTEL_METRIC_EXPORT_INTERVAL=15s":                                   "OTEL_METRIC_EXPORT_INTERVAL 15000",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://c OTEL_METRIC_EXPORT_TIMEOUT=0":                                      "OTEL_METRIC_EXPORT_TIMEOUT above 0",
+		"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=c:4317":                                                             "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT no URL",
+	} {
+		of := map[string]string{}
+		for v := range strings.FieldsSeq(env) {
+			name, value, _ := strings.Cut(v, "=")
+			of[name] = value
+		}
+		s, err := ReadMetrics(func(name string) string { return of[name] })
+		bad, _ := errors.AsType[*EnvError](err)
+		variable, text, _ := strings.Cut(want, " ")
+		switch {
+		case text != "":
+			if bad == nil || bad.Variable != variable || !strings.Contains(bad.Text, text) {
+				t.Errorf("%s: %v, want %s", env, err, want)
+			}
+		case err != nil, (s == nil) != (want == "off"), s != nil && s.grpc != (want == "grpc"):
+			t.Errorf("%s: %+v %v, want %s", env, s, err, want)
+		}
+	}
+}

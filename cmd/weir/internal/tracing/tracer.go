@@ -25,7 +25,7 @@ import (
 // FlushTime is how long Close waits at most for spans to be sent.
 const FlushTime = 2 * time.Second
 
-// Options of a Tracer.
+// Options of a Tracer, and of Metrics.
 type Options struct {
 	Version string       // of the service
 	Log     *slog.Logger // says when sending begins to fail, and works again; not nil
@@ -52,7 +52,15 @@ func (s *Settings) Open(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the way to the collector: %w", err)
 	}
-	// The attributes of the environment override the daemon's own.
+	r, err := o.resource(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newTracer(exporter, r, o.Log), nil
+}
+
+// resource is who sends. The attributes of the environment override the daemon's own.
+func (o *Options) resource(ctx context.Context) (*resource.Resource, error) {
 	r, err := resource.New(
 		ctx, resource.WithAttributes(attribute.String("service.name", "weir"), attribute.String("service.version", o.Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv(),
@@ -60,7 +68,7 @@ func (s *Settings) Open(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, &EnvError{"OTEL_RESOURCE_ATTRIBUTES", err.Error() + "; write KEY=VALUE,…"}
 	}
-	return newTracer(exporter, r, o.Log), nil
+	return r, nil
 }
 
 func newTracer(to sdktrace.SpanExporter, r *resource.Resource, log *slog.Logger) *Tracer {

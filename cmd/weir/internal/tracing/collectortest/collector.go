@@ -1,5 +1,5 @@
 // Package collectortest is an OpenTelemetry collector for tests: it receives
-// traces by OTLP over gRPC and HTTP, and keeps them.
+// traces and metrics by OTLP over gRPC and HTTP, and keeps them.
 package collectortest
 
 import (
@@ -12,8 +12,10 @@ import (
 	"sync"
 	"testing"
 
+	gauges "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
+	metrics "go.opentelemetry.io/proto/otlp/metrics/v1"
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -28,6 +30,7 @@ type Collector struct {
 
 	mu       sync.Mutex
 	spans    []*traces.Span
+	metrics  map[string]*metrics.Metric // the last of each name
 	resource map[string]string
 	hang     chan struct{} // nil: it answers
 	began    chan struct{}
@@ -37,7 +40,7 @@ type Collector struct {
 // it is sent and answers nothing until the test ends.
 func Start(t *testing.T, hangs bool) *Collector {
 	t.Helper()
-	c := &Collector{resource: map[string]string{}, began: make(chan struct{}, 1)}
+	c := &Collector{resource: map[string]string{}, metrics: map[string]*metrics.Metric{}, began: make(chan struct{}, 1)}
 	if hangs {
 		c.hang = make(chan struct{})
 	}
@@ -48,6 +51,7 @@ func Start(t *testing.T, hangs bool) *Collector {
 	}
 	s := grpc.NewServer()
 	collector.RegisterTraceServiceServer(s, c)
+	gauges.RegisterMetricsServiceServer(s, &measures{of: c})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	web := httptest.NewServer(http.HandlerFunc(c.serveHTTP))
@@ -87,16 +91,53 @@ func (c *Collector) Export(_ context.Context, q *collector.ExportTraceServiceReq
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
+// measures receives metrics.
+type measures struct {
+	gauges.UnimplementedMetricsServiceServer
+
+	of *Collector
+}
+
+// Export receives metrics.
+func (m *measures) Export(_ context.Context, q *gauges.ExportMetricsServiceRequest) (*gauges.ExportMetricsServiceResponse, error) {
+	c := m.of
+	if c.hang != nil {
+		<-c.hang
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range q.ResourceMetrics {
+		for _, a := range r.Resource.Attributes {
+			c.resource[a.Key] = Text(a.Value)
+		}
+		for _, s := range r.ScopeMetrics {
+			for _, one := range s.Metrics {
+				c.metrics[one.Name] = one
+			}
+		}
+	}
+	return &gauges.ExportMetricsServiceResponse{}, nil
+}
+
 func (c *Collector) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	var q collector.ExportTraceServiceRequest
-	if err = errors.Join(err, proto.Unmarshal(body, &q)); err != nil || r.URL.Path != "/v1/traces" {
-		http.Error(w, "no traces", http.StatusBadRequest)
-		return
+	var answer proto.Message
+	switch r.URL.Path {
+	case "/v1/traces":
+		var q collector.ExportTraceServiceRequest
+		if err = errors.Join(err, proto.Unmarshal(body, &q)); err == nil {
+			answer, err = c.Export(r.Context(), &q)
+		}
+	case "/v1/metrics":
+		var q gauges.ExportMetricsServiceRequest
+		if err = errors.Join(err, proto.Unmarshal(body, &q)); err == nil {
+			answer, err = (&measures{of: c}).Export(r.Context(), &q)
+		}
+	default:
+		err = errors.New("no such signal")
 	}
-	answer, err := c.Export(r.Context(), &q)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	out, err := proto.Marshal(answer)
@@ -123,6 +164,13 @@ func (c *Collector) Spans() []*traces.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spans
+}
+
+// Metric is what was received last of a name; nil: nothing was.
+func (c *Collector) Metric(name string) *metrics.Metric {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.metrics[name]
 }
 
 // Resource is who sent them.
