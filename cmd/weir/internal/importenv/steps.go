@@ -22,6 +22,7 @@ func (t *translation) rules() error {
 	default:
 		return &InputError{fmt.Sprintf("CONFIG_TYPE is %q; it must be FILE or GRPC_XDS_SOTW", kind)}
 	}
+	t.idle("it is ratelimit's default", "CONFIG_TYPE")
 	t.idle("CONFIG_TYPE is FILE", slices.Concat(group("CONFIG_GRPC_XDS_"), group("XDS_CLIENT_"))...)
 	if t.has("--rules", append(folder, "CONFIG_TYPE")...) {
 		return nil
@@ -137,7 +138,7 @@ func (t *translation) tls() error {
 // statistics are told to Prometheus, and to a statsd server. One of both is enough for ratelimit, which takes no more.
 func (t *translation) statistics() error {
 	var to []string
-	for _, prefix := range []string{"USE_STATSD", "STATSD_", "USE_DOG_STATSD", "USE_PROMETHEUS", "PROMETHEUS_", "EXTRA_TAGS", "STATS_FLUSH_INTERVAL"} {
+	for _, prefix := range []string{"USE_STATSD", "STATSD_", "USE_DOG_STATSD", "USE_PROMETHEUS", "PROMETHEUS_", "EXTRA_TAGS", "STATS_FLUSH_INTERVAL", "NEAR_LIMIT_RATIO"} {
 		to = append(to, group(prefix)...)
 	}
 	if t.yes("DISABLE_STATS") {
