@@ -42,7 +42,7 @@ func readEnvironment(f *pflag.FlagSet, lookUp func(string) string) (fromEnvironm
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
-		return nil, usagef("%w", err)
+		return from, usagef("%w", err)
 	}
 	return from, nil
 }
