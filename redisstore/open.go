@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -61,8 +62,9 @@ func Open(address string) (*edge.Store, error) {
 //	redis+sentinel://[user:password@]host:port,…/master
 //
 // and may end in ?prefix=…, in rediss also ca=, cert= and key=, which name PEM
-// files, in all but the first two tls=1, and in all password-file=, in place of a
-// password: its first line is read for each connection that is made.
+// files, and server-name=NAME or any, for which the server's certificate must be, in all but the first two tls=1, and in all password-file=, in place of a
+// password: its first line is read for each connection that is made. Sentinels are shown the same user and password, unless
+// sentinel-auth=[USER:]PASSWORD or none says otherwise.
 func Dial(address string) (*Store, error) { return DialWith(address, nil) }
 
 // DialWith is Dial with a password that the URL does not have; nil is Dial.
@@ -187,7 +189,7 @@ func cutHosts(rest string) (hosts []string, without string) {
 
 // options reads what stands behind the question mark.
 func options(query, scheme string, option *rueidis.ClientOption, o *Options) error {
-	values, err := storeurl.Options(query, "prefix", "tls", "ca", "cert", "key", "password-file")
+	values, err := storeurl.Options(query, "prefix", "tls", "ca", "cert", "key", "server-name", "password-file", "sentinel-auth")
 	if err != nil {
 		return &URLError{err.Error()}
 	}
@@ -195,6 +197,12 @@ func options(query, scheme string, option *rueidis.ClientOption, o *Options) err
 		if err := fromFile(file, option); err != nil {
 			return &URLError{err.Error()}
 		}
+	}
+	if auth := values["sentinel-auth"]; auth != "" {
+		if scheme != "redis+sentinel" {
+			return &URLError{"sentinel-auth is for sentinels; write redis+sentinel://"}
+		}
+		option.Sentinel.Username, option.Sentinel.Password = sentinelAuth(auth)
 	}
 	if given := values["tls"]; given != "" && given != "1" {
 		return &URLError{fmt.Sprintf("tls=%s means nothing; write tls=1 for TLS, or leave it out", given)}
@@ -206,8 +214,8 @@ func options(query, scheme string, option *rueidis.ClientOption, o *Options) err
 		return &URLError{"prefix: braces choose the slot of a key; write it without"}
 	}
 	if !secure {
-		if files != [3]string{} {
-			return &URLError{"ca, cert and key are for TLS; write rediss://, or tls=1"}
+		if files != [3]string{} || values["server-name"] != "" {
+			return &URLError{"ca, cert, key and server-name are for TLS; write rediss://, or tls=1"}
 		}
 		return nil
 	}
@@ -221,11 +229,43 @@ func options(query, scheme string, option *rueidis.ClientOption, o *Options) err
 		host, _, _ := net.SplitHostPort(option.InitAddress[0]) // it was looked at
 		config.ServerName = host
 	}
+	switch name := values["server-name"]; name {
+	case "":
+	case "any":
+		anyName(config)
+	default:
+		config.ServerName = name
+	}
 	option.TLSConfig = config
 	if option.Sentinel.MasterSet != "" {
 		option.Sentinel.TLSConfig = config
 	}
 	return nil
+}
+
+// sentinelAuth is what sentinels are shown.
+func sentinelAuth(text string) (user, password string) {
+	if text == "none" {
+		return "", ""
+	}
+	user, password, both := strings.Cut(text, ":")
+	if !both {
+		return "", text
+	}
+	return user, password
+}
+
+// anyName has a client believe every certificate of the CA, for whichever name it is.
+func anyName(config *tls.Config) {
+	config.InsecureSkipVerify = true // the chain is verified here
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		o := x509.VerifyOptions{Roots: config.RootCAs, Intermediates: x509.NewCertPool()}
+		for _, c := range s.PeerCertificates[1:] {
+			o.Intermediates.AddCert(c)
+		}
+		_, err := s.PeerCertificates[0].Verify(o)
+		return err
+	}
 }
 
 // link is the client of a store that Dial made. It connects in the background, so that a daemon

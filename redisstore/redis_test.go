@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/internal/certtest"
 	"github.com/weir-limit/weir/internal/redistest"
 )
 
@@ -246,6 +248,8 @@ func TestURLs(t *testing.T) {
 		{"mysql://h:1", "is no scheme of Redis"},
 		{"redis://h:1?ca=x", "are for TLS"},
 		{"rediss://h:1?ca=/nowhere", "no such file"},
+		{"redis://h:1?server-name=any", "are for TLS"},
+		{"redis://h:1?sentinel-auth=none", "sentinel-auth is for sentinels"},
 		{"redis://h:1?color=red", "unknown option"},
 		{"redis://h:1?prefix={x}", "braces"},
 		{"redis://user:se%cret@h:1", "can't be read"},
@@ -269,6 +273,60 @@ func TestURLs(t *testing.T) {
 		if err := CheckURL(address); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+}
+
+// TestSentinelAuth: sentinels are shown the password of the URL, unless it says otherwise.
+func TestSentinelAuth(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"": {"u", "p"}, "?sentinel-auth=none": {"", ""}, "?sentinel-auth=q": {"", "q"}, "?sentinel-auth=v%3Aq%3Ar&tls=1": {"v", "q:r"},
+	} {
+		o, _, err := parse("redis+sentinel://u:p@h:1/m" + text)
+		if got := [2]string{o.Sentinel.Username, o.Sentinel.Password}; err != nil || got != want || o.Password != "p" {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+// TestServerName: a certificate may be for another name where the URL says so, and is of the CA all the same.
+func TestServerName(t *testing.T) {
+	ca, other := certtest.NewCA(t), certtest.NewCA(t)
+	good, bad := ca.Issue(t, "redis.test").TLS(t), other.Issue(t, "redis.test").TLS(t)
+	file := certtest.File(t, "ca.pem", ca.PEM)
+	for _, c := range []struct {
+		option string
+		shown  tls.Certificate
+		well   bool
+	}{
+		{"", good, false},
+		{"&server-name=redis.test", good, true},
+		{"&server-name=any", good, true},
+		{"&server-name=any", bad, false},
+		{"&server-name=redis.test", bad, false},
+		{"&server-name=x.test", good, false},
+	} {
+		option, _, err := parse("rediss://other.test:1?ca=" + file + c.option)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{c.shown}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if there, err := l.Accept(); err == nil {
+				_, _ = there.Read(make([]byte, 1)) // shakes hands, and waits until the client goes
+				_ = there.Close()
+			}
+		}()
+		here, err := (&tls.Dialer{Config: option.TLSConfig}).DialContext(t.Context(), "tcp", l.Addr().String())
+		if (err == nil) != c.well {
+			t.Errorf("%q: %v", c.option, err)
+		}
+		if err == nil {
+			_ = here.Close()
+		}
+		_ = l.Close()
 	}
 }
 

@@ -47,6 +47,9 @@ func openValues(way []*place, all bool) []bool {
 // one.
 func (r *Rule) CountsValues() bool { return r.values != nil }
 
+// CountsValueAt is whether metrics of the rule tell the values of entry i apart.
+func (r *Rule) CountsValueAt(i int) bool { return i < len(r.values) && r.values[i] }
+
 // AppendValues appends what metrics tell apart of a descriptor that met the
 // rule: key=value, and others after a slash, with bytes outside of
 // A-Za-z0-9._~*- as %XX. It appends nothing unless CountsValues. With detailed_metric on user below

@@ -14,6 +14,7 @@ import (
 type built struct {
 	peer, check string // envoyproxy/ratelimit's server, and its checker of rule files
 	weir        string
+	ratelimit   string // a link to weir
 	redis       string
 	version     string // of envoyproxy/ratelimit
 }
@@ -25,13 +26,16 @@ const peerModule = "github.com/envoyproxy/ratelimit"
 func build(ctx context.Context, into, source, weir string) (*built, error) {
 	b := &built{
 		peer: filepath.Join(into, "service_cmd"), check: filepath.Join(into, "config_check_cmd"),
-		weir: filepath.Join(into, "weir"),
+		weir: filepath.Join(into, "weir"), ratelimit: filepath.Join(into, "ratelimit"),
 	}
 	var err error
 	if b.redis, err = exec.LookPath("redis-server"); err != nil {
 		return nil, fmt.Errorf("envoyproxy/ratelimit needs a Redis: %w; install redis-server", err)
 	}
 	if _, err = run(ctx, weir, "go", "build", "-o", b.weir, "./cmd/weir"); err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(b.weir, b.ratelimit); err != nil {
 		return nil, err
 	}
 	in, from := ".", peerModule+"/src/"

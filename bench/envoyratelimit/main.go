@@ -26,7 +26,7 @@ const (
 type options struct {
 	seed                            uint64
 	requests, files, broken, shrink int
-	json, bench                     bool
+	json, bench, personality        bool
 	source, weir                    string
 }
 
@@ -46,6 +46,7 @@ func compare(ctx context.Context) int {
 	flag.IntVar(&o.shrink, "shrink", 80, "tries to make a finding smaller")
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.BoolVar(&o.bench, "bench", false, "measure both instead of comparing them")
+	flag.BoolVar(&o.personality, "as-ratelimit", false, "start Weir as ratelimit, by the environment of envoyproxy/ratelimit, and compare statistics, too")
 	flag.StringVar(&o.source, "ratelimit", "", "`DIR` of a checkout of envoyproxy/ratelimit (default the version of go.mod)")
 	flag.StringVar(&o.weir, "weir", "../..", "`DIR` of Weir")
 	flag.Parse()
@@ -87,10 +88,13 @@ func (o options) run(ctx context.Context) (*result, error) {
 		return nil, err
 	}
 	c.result = result{Seed: o.seed, Peer: c.built.version, Known: list}
-	if c.servers, err = newServers(ctx, c.built); err != nil {
+	if c.servers, err = newServers(ctx, c.built, o.personality); err != nil {
 		return nil, err
 	}
 	steps := []func(context.Context) error{c.probe, c.streams, c.damaged, c.doors}
+	if o.personality {
+		steps = []func(context.Context) error{c.probe, c.streams, c.statistics, c.doors}
+	}
 	if o.bench {
 		steps = []func(context.Context) error{c.bench}
 	}

@@ -21,6 +21,7 @@ type result struct {
 	Skipped      int       `json:"streams_cut_short"` // a second ended during a call
 	Known        []class   `json:"known"`
 	Unclassified int       `json:"unclassified"`
+	Statistics   int       `json:"statistics,omitempty"` // that were compared
 	Findings     []finding `json:"findings"`
 
 	Measured []measured `json:"measured,omitempty"`
@@ -70,6 +71,9 @@ func (r *result) text() string {
 			continue
 		}
 		fmt.Fprintf(w, "%8d  %-4s %s\n", k.Seen, k.ID, brief(k.Rule))
+	}
+	if r.Statistics > 0 {
+		fmt.Fprintf(w, "\n%d statistics compared, by name, labels and number\n", r.Statistics)
 	}
 	fmt.Fprintf(w, "\ndifferences that nothing explains: %d\n", r.Unclassified)
 	for i, f := range r.Findings {

@@ -98,15 +98,18 @@ type servers struct {
 	redis, peerRun, oursRun *process
 	redisPort               int
 	dir                     string
+	// personality has Weir started as ratelimit, with the same environment.
+	personality                                    bool
+	peerMetrics, oursMetrics, peerDebug, oursDebug string // addresses, where there are any
 }
 
 // newServers starts a Redis for both's lifetimes; load starts the rest.
-func newServers(ctx context.Context, b *built) (*servers, error) {
+func newServers(ctx context.Context, b *built, personality bool) (*servers, error) {
 	free, err := ports(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	s := &servers{built: b, redisPort: free[0]}
+	s := &servers{built: b, redisPort: free[0], personality: personality}
 	if s.dir, err = os.MkdirTemp("", "compare-ratelimit-"); err != nil {
 		return nil, err
 	}
@@ -159,19 +162,28 @@ func (s *servers) load(ctx context.Context, files map[string]string) error {
 	return s.startOurs(ctx, folder)
 }
 
-func (s *servers) startPeer(ctx context.Context) error {
-	p, err := ports(ctx, 3)
-	if err != nil {
-		return err
-	}
+// environment is what an envoyproxy/ratelimit is told that listens at these ports: of HTTP, gRPC, debugging and Prometheus.
+func (s *servers) environment(p []int) []string {
 	env := []string{
 		"RUNTIME_ROOT=" + s.dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true",
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 		fmt.Sprintf("PORT=%d", p[0]), fmt.Sprintf("GRPC_PORT=%d", p[1]), fmt.Sprintf("DEBUG_PORT=%d", p[2]),
 		"BACKEND_TYPE=redis", "REDIS_SOCKET_TYPE=tcp", fmt.Sprintf("REDIS_URL=127.0.0.1:%d", s.redisPort),
-		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=error", "RESPONSE_DYNAMIC_METADATA=true",
+		"USE_STATSD=false", "LOG_LEVEL=error", "RESPONSE_DYNAMIC_METADATA=true",
 	}
-	if s.peerRun, err = start(ctx, s.dir, env, s.built.peer); err != nil {
+	if !s.personality {
+		return append(env, "DISABLE_STATS=true")
+	}
+	return append(env, "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+local(p[3]), "PROMETHEUS_PATH=/metrics", "STATS_FLUSH_INTERVAL=100ms")
+}
+
+func (s *servers) startPeer(ctx context.Context) error {
+	p, err := ports(ctx, 4)
+	if err != nil {
+		return err
+	}
+	s.peerDebug, s.peerMetrics = local(p[2]), local(p[3])
+	if s.peerRun, err = start(ctx, s.dir, s.environment(p), s.built.peer); err != nil {
 		return err
 	}
 	if s.peer, err = dial("envoyproxy/ratelimit", local(p[0]), local(p[1])); err != nil {
@@ -181,14 +193,27 @@ func (s *servers) startPeer(ctx context.Context) error {
 }
 
 func (s *servers) startOurs(ctx context.Context, folder string) error {
-	p, err := ports(ctx, 3)
+	p, err := ports(ctx, 4)
 	if err != nil {
 		return err
+	}
+	if s.personality {
+		// No Redis is needed, whatever its URL says; each server counts for itself in any case.
+		s.oursDebug, s.oursMetrics = local(p[2]), local(p[3])
+		env := append(s.environment(p), "WEIR_STORE=memory:", "WEIR_ADMIN=127.0.0.1:0")
+		if s.oursRun, err = start(ctx, s.dir, env, s.built.ratelimit); err != nil {
+			return err
+		}
+		return s.meetOurs(ctx, p)
 	}
 	s.oursRun, err = start(ctx, s.dir, nil, s.built.weir, "serve", "--rules", folder, "--http", local(p[0]), "--grpc", local(p[1]), "--admin", local(p[2]))
 	if err != nil {
 		return err
 	}
+	return s.meetOurs(ctx, p)
+}
+
+func (s *servers) meetOurs(ctx context.Context, p []int) (err error) {
 	if s.ours, err = dial("weir", local(p[0]), local(p[1])); err != nil {
 		return err
 	}

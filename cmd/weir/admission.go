@@ -102,7 +102,7 @@ func (a *admission) run(ctx context.Context, in *lintedStore, out io.Writer, log
 	protocols, names := listen.Protocols(runtime.Version())
 	door := listen.Bound(opened, listen.Options{
 		Most: admissionConnections, Silent: admissionSilent,
-		TLS: pair.Config(tls.NoClientCert, names...), Metrics: doors.Connections("admission"),
+		TLS: pair.Config(tls.NoClientCert, "", names...), Metrics: doors.Connections("admission"),
 	})
 	server := listen.Server(admissionRoutes(reviewer, registry, leaving.Load), listen.ServerOptions{
 		Protocols: protocols, Log: log.Handler(),

@@ -37,18 +37,23 @@ func readEnvironment(f *pflag.FlagSet, lookUp func(string) string) (fromEnvironm
 			return
 		}
 		from["--"+flag.Name] = variable
-		err := f.Set(flag.Name, value)
-		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-			err = errors.New(strings.TrimSuffix(valueOf(bad), ", or the flag alone"))
-		}
-		if err != nil {
+		if err := setFlag(f, flag.Name, value); err != nil {
 			errs = append(errs, fmt.Errorf("%s %q: %w", variable, value, err))
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
-		return nil, usagef("%w", err)
+		return from, usagef("%w", err)
 	}
 	return from, nil
+}
+
+// setFlag sets a flag by a variable's value.
+func setFlag(f *pflag.FlagSet, name, value string) error {
+	err := f.Set(name, value)
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return errors.New(strings.TrimSuffix(valueOf(bad), ", or the flag alone"))
+	}
+	return err
 }
 
 // named has the errors that speak of a flag speak of its variable instead, where the value came from there: who has set a

@@ -53,12 +53,7 @@ the command takes them from the same variables.`,
 // environment is that of the file in args, or of this process.
 func environment(args []string, stdin io.Reader, service string) (*importenv.Environment, error) {
 	if len(args) == 0 {
-		env := map[string]string{}
-		for _, variable := range os.Environ() {
-			name, value, _ := strings.Cut(variable, "=")
-			env[name] = value
-		}
-		return &importenv.Environment{Variables: env}, nil
+		return &importenv.Environment{Variables: variables()}, nil
 	}
 	if args[0] == "-" {
 		return importenv.Read("stdin", stdin, os.LookupEnv, service)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 	_ "time/tzdata" // zones must work where the machine has no database of them
@@ -21,7 +22,11 @@ func main() {
 		time.Sleep(echo)
 		stop() // a second signal ends the process at once
 	})
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == ratelimitName {
+		args = append([]string{ratelimitName}, args...)
+	}
+	code := run(ctx, args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

@@ -18,7 +18,7 @@ import (
 
 // TestMain makes this test a weir of its own for the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(tests{m}, map[string]func(){"weir": main})
+	testscript.Main(tests{m}, map[string]func(){"weir": main, "ratelimit": main})
 }
 
 // tests takes away what tests have built.

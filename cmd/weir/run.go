@@ -71,7 +71,7 @@ bad input, 3 could not.`,
 	root.SetHelpCommand(helpCommand())
 	alignedUsage(root)
 	root.AddCommand(
-		serveCommand(), doctorCommand(), nodesCommand(), // run a daemon, its store, its cluster
+		serveCommand(), ratelimitCommand(), doctorCommand(), nodesCommand(), // run a daemon, its store, its cluster
 		checkCommand(), explainCommand(), topCommand(), unblockCommand(), // ask it
 		lintCommand(), admissionCommand(), schemaCommand(), rulesCommand(), exceptionCommand(), tokenCommand(), auditCommand(), webhookCommand(), importEnvCommand(), // rules
 		replayCommand(), suggestCommand(), simulateCommand(), sizeCommand(), // work limits out

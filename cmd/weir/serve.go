@@ -55,6 +55,7 @@ memory.`
 
 func serveCommand() *cobra.Command {
 	var c daemon.Config
+	var l logging
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
@@ -67,27 +68,36 @@ func serveCommand() *cobra.Command {
 		Args: noArguments,
 	}
 	serveFlags(cmd.Flags(), &c)
+	logFlags(cmd.Flags(), &l)
 	storeCompletion(cmd)
 	cmd.RunE = does(func(cmd *cobra.Command, _ []string) error {
 		from, err := readEnvironment(cmd.Flags(), os.Getenv)
 		if err != nil {
 			return err
 		}
-		c.Stdout = cmd.OutOrStdout()
-		c.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		c.Version = version()
-		c.NotifySocket = os.Getenv("NOTIFY_SOCKET")
-		warnOfUnknown(cmd.Flags(), os.Environ(), c.Log)
-		d, err := daemon.New(c)
-		if err != nil {
-			return from.named(err)
-		}
-		tuneMemory(os.Getenv, c.Log)
-		signal.Ignore(syscall.SIGPIPE) // who reads the log may go away, and the daemon stays
-		defer onHangup(d.Reload)()
-		return from.named(d.Run(cmd.Context()))
+		return runDaemon(cmd, &c, &l, from, func(*slog.Logger) {})
 	})
 	return cmd
+}
+
+// runDaemon runs a daemon to its end. from names the variables that flags came of. The log hears of say first.
+func runDaemon(cmd *cobra.Command, c *daemon.Config, l *logging, from fromEnvironment, say func(*slog.Logger)) (err error) {
+	if c.Log, err = l.open(cmd.ErrOrStderr(), from); err != nil {
+		return err
+	}
+	c.Stdout = cmd.OutOrStdout()
+	c.Version = version()
+	c.NotifySocket = os.Getenv("NOTIFY_SOCKET")
+	say(c.Log)
+	warnOfUnknown(cmd.Flags(), os.Environ(), c.Log)
+	d, err := daemon.New(*c)
+	if err != nil {
+		return from.named(err)
+	}
+	tuneMemory(os.Getenv, c.Log)
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may go away, and the daemon stays
+	defer onHangup(d.Reload)()
+	return from.named(d.Run(cmd.Context()))
 }
 
 func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
@@ -105,6 +115,12 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.UsageLog, "usage-log", "", "`URL` of where each second's usage is logged by rule and key, for billing and audit: file:DIR, kafka://HOST:PORT/TOPIC or nats://HOST:PORT/SUBJECT (default: nowhere)")
 	f.BoolVar(&c.GRPCStore, "grpc-store", false, "offer the store at the gRPC listener to programs that bring limits of their own (Go package client)")
 	f.StringVar(&c.GRPCStoreTokenFile, "grpc-store-token-file", "", "`FILE` with the tokens that these must show, one a line; off loopback they need one, or a certificate (default: none)")
+	f.StringVar(&c.Metrics, "metrics", "", "`ADDR` of metrics alone, HOST:PORT or HOST:PORT/PATH, which takes no token (default: at --admin only)")
+	f.StringVar(&c.MetricNames, "metric-names", daemon.NamesWeir, "`NAMES` of metrics: weir, or ratelimit for those of envoyproxy/ratelimit beside them")
+	f.StringVar(&c.MetricLabels, "metric-labels", "", "`NAME=VALUE,…` of labels for metrics with ratelimit's names, and tags for --statsd (default: none)")
+	f.StringVar(&c.NearLimitRatio, "near-limit-ratio", "0.8", "`RATIO` of a limit that is used when metrics count a request as near it, from 0 to 1")
+	f.StringVar(&c.Statsd, "statsd", "", "`URL` of a statsd server that is told ratelimit's statistics: tcp://HOST:PORT or udp://HOST:PORT, with ?every=10s or tags=dogstatsd (default: none)")
+	f.StringVar(&c.Debug, "debug", "", "`ADDR` of /rlconfig and /stats, as at ratelimit's debug port; it takes no token (default: off)")
 	f.StringVar(&c.Admin, "admin", daemon.DefaultAdmin, "`ADDR` of metrics, profiles and the active rules")
 	f.StringVar(&c.ExternalURL, "external-url", "", "`URL` that browsers open to reach the pages of the admin listener through a proxy, as https://limits.example.com (default: the listener itself)")
 	f.StringVar(&c.OIDCIssuer, "oidc-issuer", "", "`URL` of an OpenID Connect provider that signs people in at the pages, as it names itself; needs --data and --external-url (default: they show tokens)")
@@ -114,9 +130,14 @@ func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
 	f.StringVar(&c.OIDCGroupsClaim, "oidc-groups-claim", daemon.DefaultGroupsClaim, "`NAME` of the claim that has a person's groups")
 	f.StringVar(&c.RESP, "resp", daemon.DefaultRESP, "`ADDR` of the Redis protocol, such as 127.0.0.1:6379")
 	f.BoolVar(&c.DynamicMetadata, "dynamic-metadata", false, "give Envoy the domain and descriptors of each request back as dynamic metadata; the metadata of rules goes back in any case")
+	f.BoolVar(&c.ShadowMode, "shadow-mode", false, "let all requests of Envoy pass, and tell it in their statuses what would be denied")
+	f.StringVar(&c.ResponseHeaders, "response-headers", "", "`LIMIT,REMAINING,RESET` of header fields that Envoy adds to its answers, for the nearest limit (default: none)")
+	f.BoolVar(&c.HealthcheckNeedsRules, "healthcheck-needs-rules", false, "have /healthcheck say 500 without rules and while the daemon drains; it else says that the process lives")
 	f.StringVar(&c.TLSCert, "tls-cert", "", "`FILE` with the certificate of all listeners, followed by the chain to its CA (default: no TLS)")
 	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` with its key")
 	f.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`FILE` with the CA of the certificates that clients must show (default: they need none)")
+	f.StringVar(&c.TLSClientSAN, "tls-client-san", "", "`NAME` that these certificates must be for (default: any)")
+	f.StringVar(&c.TLSListeners, "tls-listeners", "", "`LISTENER,…` that speak TLS, of http, grpc, admin, resp, metrics and debug (default: all)")
 	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the tokens that open all of the admin listener, one a line; off loopback it needs this or --data (default: with --data tokens of the rule database, else none)")
 	f.BoolVar(&c.HashKeys, "hash-keys", false, "show hashes of the most limited clients, under a key drawn at the start, in place of their names")
 	f.StringVar(&c.RESPPasswordFile, "resp-password-file", "", "`FILE` with the passwords of the Redis protocol, one a line (default: it needs none)")

@@ -40,8 +40,8 @@ func (s *Server) Leaf() *x509.Certificate { return s.Value().pair.Leaf }
 
 // Config is for a listener that speaks protocols, by their names in ALPN. Each
 // handshake takes the files as they are then. ask is how clients are asked for a
-// certificate when there is a CA for them.
-func (s *Server) Config(ask tls.ClientAuthType, protocols ...string) *tls.Config {
+// certificate when there is a CA for them, and name what that must be for; empty: for any.
+func (s *Server) Config(ask tls.ClientAuthType, name string, protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		CipherSuites: suites(),
@@ -51,10 +51,21 @@ func (s *Server) Config(ask tls.ClientAuthType, protocols ...string) *tls.Config
 			c := &tls.Config{MinVersion: tls.VersionTLS12, CipherSuites: suites(), NextProtos: protocols, Certificates: []tls.Certificate{now.pair}}
 			if now.clients != nil {
 				c.ClientAuth, c.ClientCAs = ask, now.clients
+				if name != "" {
+					c.VerifyConnection = func(t tls.ConnectionState) error { return named(&t, name) }
+				}
 			}
 			return c, nil
 		},
 	}
+}
+
+// named fails for a client whose certificate is for another name. A client without one was let in without.
+func named(t *tls.ConnectionState, name string) error {
+	if len(t.PeerCertificates) == 0 {
+		return nil
+	}
+	return t.PeerCertificates[0].VerifyHostname(name)
 }
 
 // suites are those of TLS 1.2 that HTTP/2 allows (RFC 9113, appendix A): with CBC, what

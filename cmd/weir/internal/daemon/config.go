@@ -13,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
+	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
 )
 
 // Config is what a daemon is told. Each field says what it is when empty.
@@ -57,6 +59,26 @@ type Config struct {
 	// DynamicMetadata gives Envoy back what it asked, as dynamic metadata of each
 	// answer. The metadata of rules goes back in any case.
 	DynamicMetadata bool
+	// ShadowMode lets all requests of Envoy pass. Their statuses tell what would be denied, and nothing of that is charged.
+	ShadowMode bool
+	// ResponseHeaders are the names of header fields that Envoy adds to its answers, for the count of the nearest limit, what is left
+	// of it, and the seconds until it begins anew: "LIMIT,REMAINING,RESET". Empty: none.
+	ResponseHeaders string
+	// HealthcheckNeedsRules has /healthcheck say 500 without rules and while the daemon drains. It else says that the process lives.
+	HealthcheckNeedsRules bool
+	// Metrics is the address of a listener that answers with the metrics alone and takes no token, HOST:PORT or HOST:PORT/PATH.
+	// Empty: there is none.
+	Metrics string
+	// MetricNames are the names of metrics: NamesWeir, or NamesRatelimit for those of envoyproxy/ratelimit, too. Empty: NamesWeir.
+	MetricNames string
+	// MetricLabels are labels of metrics with ratelimit's names, and tags of statistics: "NAME=VALUE,…". Empty: none.
+	MetricLabels string
+	// NearLimitRatio is how much of a limit is used when a request that passes is near it, from 0 to 1, as "0.8". Empty: 0.8.
+	NearLimitRatio string
+	// Statsd is the URL of a statsd server that is told ratelimit's statistics, tcp://HOST:PORT or udp://HOST:PORT. Empty: none is.
+	Statsd string
+	// Debug is the address of a listener that answers what the debug port of envoyproxy/ratelimit does. Empty: there is none.
+	Debug string
 	// HashKeys puts hashes in the place of clients' names in what the admin listener
 	// tells of them, but for explanations.
 	HashKeys bool
@@ -64,6 +86,10 @@ type Config struct {
 	// TLSClientCA one with the CA of the certificates that clients must show. They
 	// are read again when they change. Empty: no TLS, and no such certificates.
 	TLSCert, TLSKey, TLSClientCA string
+	// TLSListeners are the listeners that speak TLS, of those in Listeners, separated by commas. Empty: all.
+	TLSListeners string
+	// TLSClientSAN is a name that the certificates of clients must have. Empty: any of TLSClientCA will do.
+	TLSClientSAN string
 	// AdminTokenFile has the tokens that open the admin listener, RESPPasswordFile the
 	// passwords of the Redis listener, GRPCStoreTokenFile the tokens of programs that the
 	// store is lent to, one a line. They are read again when they change. Empty: none
@@ -112,6 +138,11 @@ type Config struct {
 	lookEvery time.Duration // lookEvery; the same
 	saveEvery time.Duration // SnapshotEvery; the same
 	goVersion string        // runtime.Version; tests have others
+
+	statsd  *telemetry.Statsd // of Statsd; nil: there is none
+	headers envoy.Headers     // of ResponseHeaders
+	labels  []string          // of MetricLabels, names and values by turns
+	near    int64             // of NearLimitRatio, in millionths
 }
 
 // Defaults of Config.
@@ -140,6 +171,7 @@ func (c *Config) fill() {
 	c.Admin = cmp.Or(c.Admin, DefaultAdmin)
 	c.RESP = cmp.Or(c.RESP, DefaultRESP)
 	c.Cluster = cmp.Or(c.Cluster, DefaultCluster)
+	c.MetricNames = cmp.Or(c.MetricNames, NamesWeir)
 	c.OIDCGroupsClaim = cmp.Or(c.OIDCGroupsClaim, DefaultGroupsClaim)
 	c.LameDuck = cmp.Or(c.LameDuck, DefaultLameDuck)
 	c.Drain = cmp.Or(c.Drain, DefaultDrain)
@@ -178,6 +210,8 @@ func (c *Config) check() error {
 			errs = append(errs, storeNeedsToken(door.address))
 		}
 	}
+	errs = append(errs, c.checkTelling()...)
+	errs = append(errs, c.checkTLS()...)
 	if _, _, err := c.external(); err != nil {
 		errs = append(errs, err)
 	}
@@ -238,7 +272,9 @@ func adminNeedsToken(address string) error {
 }
 
 // storeOpen is whether the store is lent to any client that reaches the gRPC listener.
-func (c *Config) storeOpen() bool { return c.GRPCStoreTokenFile == "" && c.TLSClientCA == "" }
+func (c *Config) storeOpen() bool {
+	return c.GRPCStoreTokenFile == "" && (c.TLSClientCA == "" || !c.speaksTLS("grpc"))
+}
 
 func storeNeedsToken(address string) error {
 	return &ConfigError{"--grpc-store", address + " can be reached from elsewhere, where programs that use the store need a token or a certificate; " +

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,13 +119,39 @@ func configError(err error) error {
 	return err
 }
 
+// Listeners are the names of all listeners.
+func Listeners() []string { return []string{"http", "grpc", "admin", "resp", "metrics", "debug"} }
+
+// speaksTLS is whether a listener speaks TLS.
+func (c *Config) speaksTLS(name string) bool {
+	return c.TLSCert != "" && (c.TLSListeners == "" || slices.Contains(strings.Split(c.TLSListeners, ","), name))
+}
+
 // safe is the TLS of a listener; nil when there is none. clients is how it asks for
 // their certificates, protocols what it speaks.
-func (d *Daemon) safe(clients tls.ClientAuthType, protocols ...string) *tls.Config {
-	if d.keys.tls == nil {
+func (d *Daemon) safe(name string, clients tls.ClientAuthType, protocols ...string) *tls.Config {
+	if !d.config.speaksTLS(name) {
 		return nil
 	}
-	return d.keys.tls.Config(clients, protocols...)
+	return d.keys.tls.Config(clients, d.config.TLSClientSAN, protocols...)
+}
+
+// checkTLS finds what can't be meant of the listeners that speak TLS.
+func (c *Config) checkTLS() (errs []error) {
+	if c.TLSListeners != "" {
+		for name := range strings.SplitSeq(c.TLSListeners, ",") {
+			if !slices.Contains(Listeners(), name) {
+				errs = append(errs, &ConfigError{"--tls-listeners", fmt.Sprintf("%q is no listener; write some of %s, with commas", name, strings.Join(Listeners(), ","))})
+			}
+		}
+		if c.TLSCert == "" {
+			errs = append(errs, &ConfigError{"--tls-listeners", "no listener speaks TLS without a certificate; give --tls-cert and --tls-key too"})
+		}
+	}
+	if c.TLSClientSAN != "" && c.TLSClientCA == "" {
+		errs = append(errs, &ConfigError{"--tls-client-san", "clients show no certificate; give --tls-client-ca too"})
+	}
+	return errs
 }
 
 // lookAtKeys makes new credentials active, and logs that. Bad ones leave the credentials before

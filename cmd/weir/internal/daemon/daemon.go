@@ -57,6 +57,7 @@ type Daemon struct {
 	clientName func(string) string
 	usage      *usagelog.Log // nil: usage is not logged
 	metrics    *telemetry.Metrics
+	statistics *telemetry.Statistics // nil: no listener tells them
 	registry   *prometheus.Registry
 	draining   atomic.Bool
 	started    time.Time
@@ -111,6 +112,9 @@ func New(c Config) (*Daemon, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.closing.close(context.Background()))
 	}
+	if d.limiter.Set() != nil {
+		d.metrics.Loaded()
+	}
 	return d, nil
 }
 
@@ -149,6 +153,8 @@ func (d *Daemon) openParts() (err error) {
 		limiter.Except(&d.exceptions, d.granted)
 	}
 	d.limiter = telemetry.NewMeter(limiter, d.metrics.Decided)
+	d.limiter.NearFrom(d.config.near)
+	d.openStatistics()
 	if err := d.openUsage(); err != nil {
 		return err
 	}
@@ -167,6 +173,9 @@ func (d *Daemon) openParts() (err error) {
 func (d *Daemon) fits(set *rules.Set) error { return set.Fits(d.storage.traits) }
 
 func (d *Daemon) ready() bool { return d.limiter.Set() != nil && !d.draining.Load() }
+
+// healthy is what /healthcheck says.
+func (d *Daemon) healthy() bool { return !d.config.HealthcheckNeedsRules || d.ready() }
 
 // Run opens the listeners, says on Stdout that it is ready, and answers until ctx
 // ends; then it drains and returns nil. It fails when a listener can't be opened or
@@ -217,6 +226,7 @@ func (d *Daemon) open(ctx context.Context, g *errgroup.Group, broke *error) (*li
 	if err := d.openAdmin(o, g); err != nil {
 		return nil, err
 	}
+	d.openPlain(o, g)
 	if err := d.join(ctx, o.httpAt.Addr()); err != nil {
 		return nil, err
 	}
@@ -240,6 +250,7 @@ func (d *Daemon) keep(ctx context.Context, g *errgroup.Group) {
 		{true, every(beatEvery, d.limiter.Book.Beat)},
 		{true, every(sweepEvery, d.denials.Sweep)},
 		{d.source != nil, func(ctx context.Context) { d.source.Watch(ctx, d.reloaded) }},
+		{d.config.statsd != nil, func(ctx context.Context) { d.config.statsd.Keep(ctx) }},
 		{d.candidates != nil, func(ctx context.Context) { d.candidates.Watch(ctx, d.candidatesReloaded) }},
 		{d.feed != nil, func(ctx context.Context) { d.feed.Watch(ctx, d.published) }},
 		{d.feed != nil, d.sharers().Keep},

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/rls"
 	"github.com/weir-limit/weir/cmd/weir/internal/telemetry"
@@ -108,11 +109,11 @@ func openEnvoy(t *testing.T, text string, echo bool) (d envoyDoors, said string)
 		m.Replace(set)
 		return m
 	}
-	api, err := httpapi.New(limiter(), httpapi.Options{Echo: echo})
+	api, err := httpapi.New(limiter(), httpapi.Options{Answers: envoy.Options{Echo: echo}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := rls.New(limiter(), rls.Options{Echo: echo})
+	door := rls.New(limiter(), rls.Options{Answers: envoy.Options{Echo: echo}})
 	l := bufconn.Listen(1 << 20)
 	served := make(chan error, 1)
 	go func() { served <- door.Serve(l) }()

@@ -24,20 +24,22 @@ type listeners struct {
 	grpc            *rls.Server
 	httpAt, grpcAt  *listen.Listener
 	adminAt, respAt *listen.Listener // respAt is nil when it is off
+	// metricsAt and debugAt are nil when they are off.
+	metricsAt, debugAt *listen.Listener
 }
 
 // listenAt opens the listeners' addresses. Those of callers it closes again where it takes time until
 // they are answered: later are these, for listenAgain.
 func (d *Daemon) listenAt(ctx context.Context, o *listeners) (later []listener, err error) {
 	for _, door := range d.toListen(o) {
-		if door.name == "resp" && door.address == DefaultRESP {
+		if door.off {
 			continue
 		}
 		at, err := d.listen(ctx, &door)
 		if err != nil {
 			return nil, err
 		}
-		if *door.at = at; d.storage.here() || door.name == "admin" || anyPort(door.address) {
+		if *door.at = at; d.storage.here() || !door.callers || anyPort(door.address) {
 			continue // nobody knows yet which port that is
 		}
 		if err := at.Close(); err != nil {
@@ -109,7 +111,9 @@ type listener struct {
 	name, address string
 	listen.Options
 
-	at **listen.Listener
+	at      **listen.Listener
+	callers bool // calls come by it that decide
+	off     bool
 }
 
 // toListen is how the listeners listen, in the order in which they are opened.
@@ -120,23 +124,40 @@ func (d *Daemon) toListen(o *listeners) []listener {
 	_, protocols := listen.Protocols(d.config.goVersion)
 	httpOptions := listen.Options{
 		Most: most, Silent: listen.SilentLeast, Gate: &d.httpGate,
-		TLS: d.safe(tls.VerifyClientCertIfGiven, protocols...), Metrics: d.metrics.Connections("http"),
+		TLS: d.safe("http", tls.VerifyClientCertIfGiven, protocols...), Metrics: d.metrics.Connections("http"),
 	}
 	httpOptions.Metrics.Floods, httpOptions.Metrics.Left = d.metrics.Flooded("http"), d.metrics.Left("http")
-	adminOptions := listen.Options{
-		Most: listen.MaxAdminConnections, Seats: true,
-		TLS: d.safe(tls.RequireAndVerifyClientCert, protocols...), Metrics: d.metrics.Connections("admin"),
+	// What is not for callers has few connections.
+	few := func(name string) listen.Options {
+		o := listen.Options{
+			Most: listen.MaxAdminConnections, Seats: true,
+			TLS: d.safe(name, tls.RequireAndVerifyClientCert, protocols...), Metrics: d.metrics.Connections(name),
+		}
+		o.Metrics.Floods = d.metrics.Flooded(name)
+		return o
 	}
-	adminOptions.Metrics.Floods = d.metrics.Flooded("admin")
-	return []listener{
-		{"http", d.config.HTTP, httpOptions, &o.httpAt},
-		{"grpc", d.config.GRPC, listen.Options{Most: most, Silent: listen.SilentLeast, Metrics: d.metrics.Connections("grpc")}, &o.grpcAt},
-		{"admin", d.config.Admin, adminOptions, &o.adminAt},
-		{"resp", d.config.RESP, listen.Options{
-			Most: most, Silent: listen.SilentLeast,
-			TLS: d.safe(tls.RequireAndVerifyClientCert, "redis"), Metrics: d.metrics.Connections("resp"),
-		}, &o.respAt},
+	all := []listener{
+		{name: "http", address: d.config.HTTP, Options: httpOptions, at: &o.httpAt, callers: true},
+		{
+			name: "grpc", address: d.config.GRPC, at: &o.grpcAt, callers: true,
+			Options: listen.Options{Most: most, Silent: listen.SilentLeast, Metrics: d.metrics.Connections("grpc")},
+		},
+		{name: "admin", address: d.config.Admin, Options: few("admin"), at: &o.adminAt},
+		{
+			name: "resp", address: d.config.RESP, at: &o.respAt, callers: true, off: d.config.RESP == DefaultRESP,
+			Options: listen.Options{
+				Most: most, Silent: listen.SilentLeast,
+				TLS: d.safe("resp", tls.RequireAndVerifyClientCert, "redis"), Metrics: d.metrics.Connections("resp"),
+			},
+		},
 	}
+	if address, _ := d.config.metricsAt(); address != "" {
+		all = append(all, listener{name: "metrics", address: address, Options: few("metrics"), at: &o.metricsAt})
+	}
+	if d.config.Debug != "" {
+		all = append(all, listener{name: "debug", address: d.config.Debug, Options: few("debug"), at: &o.debugAt})
+	}
+	return all
 }
 
 // connections is how many each listener for callers may have.
@@ -155,13 +176,13 @@ func (d *Daemon) connections() int {
 // sayOpen warns of listeners that can be reached from elsewhere, and should not be as they
 // are.
 func (d *Daemon) sayOpen(o *listeners) {
-	if !d.config.adminLocal() && d.keys.tls == nil {
+	if !d.config.adminLocal() && !d.config.speaksTLS("admin") {
 		d.config.Log.Warn("the admin listener can be reached from elsewhere without TLS, and its token be read on the way; give --tls-cert and --tls-key")
 	}
 	if origin, host, _ := d.config.external(); strings.HasPrefix(origin, "http:") && !httpapi.Loopback(host, "") {
 		d.config.Log.Warn("browsers reach the pages without TLS, and tokens and sessions can be read on the way; let the proxy speak TLS, and write https:// in --external-url")
 	}
-	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" {
+	if o.respAt == nil || d.config.RESPPasswordFile != "" || d.config.TLSClientCA != "" && d.config.speaksTLS("resp") {
 		return
 	}
 	if !listen.IsLoopback(o.respAt.Addr()) {
@@ -171,7 +192,7 @@ func (d *Daemon) sayOpen(o *listeners) {
 
 // sayHTTP2 tells once why clients get no HTTP/2 that could have it.
 func (d *Daemon) sayHTTP2() {
-	if d.keys.tls != nil && !listen.HasSafeHTTP2(d.config.goVersion) {
+	if (d.config.speaksTLS("http") || d.config.speaksTLS("admin")) && !listen.HasSafeHTTP2(d.config.goVersion) {
 		d.config.Log.Warn("the HTTP and admin listeners speak HTTP/1.1 only: clients could crash this daemon by HTTP/2; build it with a newer Go",
 			"go", d.config.goVersion, "needed", listen.SafeHTTP2)
 	}
@@ -211,7 +232,8 @@ func (d *Daemon) withHealth(next http.Handler) http.Handler {
 func (d *Daemon) openCallers(o *listeners, g *errgroup.Group) error {
 	httpTraces, grpcTraces := d.traceHooks()
 	api, err := httpapi.New(d.decider(), httpapi.Options{
-		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "", Log: d.config.Log, Echo: d.config.DynamicMetadata,
+		Ready: d.ready, Detail: d.detail, Certified: d.config.TLSClientCA != "" && d.config.speaksTLS("http"), Log: d.config.Log,
+		Answers: d.config.answers(), Shadowed: d.metrics.Shadowed, Healthy: d.healthy,
 		Gate: &d.httpGate, Refused: d.metrics.Overload("http", []string{httpapi.ReasonSeat}),
 		Owner: d.owners(), Bound: boundReceipt, Observe: d.metrics.HTTPCall, Trace: httpTraces, Panicked: d.metrics.Panicked("http"),
 	})
@@ -224,8 +246,8 @@ func (d *Daemon) openCallers(o *listeners, g *errgroup.Group) error {
 	o.grpc = rls.New(d.decider(), rls.Options{
 		Store: d.lending(), Here: d.storage.here(), Tries: d.storage.node != nil, MaxAge: d.config.GRPCMaxAge,
 		Gate: &d.grpcGate, Budget: d.metrics.Budget("grpc"), Refused: d.metrics.Overload("grpc", rls.Reasons()),
-		TLS: d.safe(tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.HandshakeFailed("grpc"),
-		Client: httpapi.Neighbourhood, Log: d.config.Log, Echo: d.config.DynamicMetadata, Observe: d.metrics.GRPCCall, Trace: grpcTraces, Panicked: d.metrics.Panicked("grpc"),
+		TLS: d.safe("grpc", tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.HandshakeFailed("grpc"),
+		Client: httpapi.Neighbourhood, Log: d.config.Log, Answers: d.config.answers(), Shadowed: d.metrics.Shadowed, Observe: d.metrics.GRPCCall, Trace: grpcTraces, Panicked: d.metrics.Panicked("grpc"),
 	})
 	web, redis := d.server("http", d.leaving(d.noPages(api))), d.redisDoor()
 	web.ConnContext = func(ctx context.Context, c net.Conn) context.Context {

@@ -36,7 +36,7 @@ func (d *Daemon) tryThis(o *listeners, set *rules.Set) string {
 	at, _, _ := d.config.external() // it was checked
 	switch place := reachable(o.adminAt.Addr()); {
 	case at != "":
-	case d.keys.tls != nil:
+	case d.config.speaksTLS("admin"):
 		at = "https://" + place
 	default:
 		at = "http://" + place
@@ -52,7 +52,7 @@ func (d *Daemon) tryIt(at net.Addr, set *rules.Set) string {
 		options, place = " --unix-socket "+quoted(at.String()), "localhost"
 	}
 	scheme := " http://"
-	if d.keys.tls != nil {
+	if d.config.speaksTLS("http") {
 		var safely string
 		safely, place = d.safely(place)
 		options, scheme = options+safely, " https://"

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/httpapi"
 	"github.com/weir-limit/weir/cmd/weir/internal/listen"
@@ -185,7 +183,7 @@ func (d *Daemon) profiles(mux *http.ServeMux) {
 func (d *Daemon) adminHandler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", notThere(mux))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{Registry: d.registry}))
+	mux.Handle("GET /metrics", d.metricsHandler())
 	mux.HandleFunc("GET /v1/export", d.export)
 	mux.HandleFunc("GET /v1/findings", d.findings)
 	mux.HandleFunc("GET /v1/schema", schema)

@@ -134,7 +134,16 @@ func TestImage(t *testing.T) {
 		if from == "/weir" {
 			from = binary
 		}
-		place(t, from, to)
+		if from != "/links/" {
+			place(t, from, to)
+			continue
+		}
+		for _, link := range regexp.MustCompile(`ln -s (\S+) /links(/\S+)`).FindAllStringSubmatch(text, -1) {
+			at := filepath.Join(root, link[2])
+			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(link[1], at)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	cmd := command(t, "/weir", "serve")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
@@ -148,6 +157,12 @@ func TestImage(t *testing.T) {
 	}
 	if err := d.stop(); err != nil {
 		t.Error(err)
+	}
+	// Envoy Gateway starts it by another name.
+	other := exec.CommandContext(t.Context(), "/bin/ratelimit", "--help")
+	other.SysProcAttr, other.Dir = cmd.SysProcAttr, "/"
+	if out, err := other.CombinedOutput(); err != nil || !strings.Contains(string(out), "weir ratelimit [flags]") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

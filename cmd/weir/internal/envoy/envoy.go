@@ -30,10 +30,9 @@ func (e *RequestError) Error() string { return e.Err.Error() }
 // Unwrap is what is wrong.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// ShouldRateLimit answers a request of Envoy's; with echo its dynamic metadata
-// has the request too. It fails with a *RequestError, with rules.ErrNoRules, or
+// ShouldRateLimit answers a request of Envoy's. It fails with a *RequestError, with rules.ErrNoRules, or
 // when the store can't decide.
-func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitRequest, echo bool) (*rls.RateLimitResponse, error) {
+func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitRequest, o Options) (*rls.RateLimitResponse, error) {
 	r, err := requestOf(q)
 	if err != nil {
 		return nil, &RequestError{err}
@@ -42,9 +41,10 @@ func ShouldRateLimit(ctx context.Context, limiter Limiter, q *rls.RateLimitReque
 	if err := check(ctx, limiter, r, a); err != nil {
 		return nil, err
 	}
-	response := responseOf(a, len(r.Descriptors))
+	response := responseOf(a, len(r.Descriptors), o.Shadow)
+	o.Headers.add(response)
 	metadata := metadataOf(a, len(r.Descriptors))
-	if echo {
+	if o.Echo {
 		metadata = withRequest(metadata, q)
 	}
 	response.DynamicMetadata = structOf(metadata)

@@ -269,7 +269,7 @@ func TestStatuses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := newLimiter(t)
 				for i, q := range c.asked {
-					r, err := ShouldRateLimit(t.Context(), limiter, q, false)
+					r, err := ShouldRateLimit(t.Context(), limiter, q, Options{})
 					if err != nil {
 						t.Fatalf("%d: %v", i, err)
 					}
@@ -314,7 +314,7 @@ func TestBadRequests(t *testing.T) {
 		{"override of too many units", request(multiplied(14, envoytype.RateLimitUnit_MONTH)), "unit_multiplier: it is 14; it must be 1…13"},
 		{"override of far too many units", request(multiplied(math.MaxUint32, envoytype.RateLimitUnit_YEAR)), "it must be 1…1 "},
 	} {
-		_, err := ShouldRateLimit(t.Context(), newLimiter(t), c.q, false)
+		_, err := ShouldRateLimit(t.Context(), newLimiter(t), c.q, Options{})
 		if _, ok := errors.AsType[*RequestError](err); !ok || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v does not say %q", c.name, err, c.says)
 		}
@@ -326,7 +326,7 @@ func TestMultiplier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := overriding(descriptor("k"), 2, envoytype.RateLimitUnit_SECOND)
 		d.Limit.UnitMultiplier = wrapperspb.UInt32(30)
-		r, err := ShouldRateLimit(t.Context(), newLimiter(t), request(d), false)
+		r, err := ShouldRateLimit(t.Context(), newLimiter(t), request(d), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +350,7 @@ func TestRoundedUp(t *testing.T) {
 			{time.Millisecond, `OK | OK "d/queue" 60/MINUTE left 0 until 1s`},
 		} {
 			time.Sleep(c.wait)
-			r, err := ShouldRateLimit(t.Context(), limiter, request(descriptor("queue")), false)
+			r, err := ShouldRateLimit(t.Context(), limiter, request(descriptor("queue")), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -363,7 +363,7 @@ func TestRoundedUp(t *testing.T) {
 
 // TestNoRules: "UNAVAILABLE before rules are loaded" is for the listeners to say.
 func TestNoRules(t *testing.T) {
-	_, err := ShouldRateLimit(t.Context(), rules.NewLimiter(memstore.New(memstore.Options{}), nil), request(descriptor("minute")), false)
+	_, err := ShouldRateLimit(t.Context(), rules.NewLimiter(memstore.New(memstore.Options{}), nil), request(descriptor("minute")), Options{})
 	if !errors.Is(err, rules.ErrNoRules) {
 		t.Error(err)
 	}
@@ -390,7 +390,7 @@ func FuzzShouldRateLimit(f *testing.F) {
 		if proto.Unmarshal(b, q) != nil {
 			return
 		}
-		r, err := ShouldRateLimit(context.Background(), limiter, q, false)
+		r, err := ShouldRateLimit(context.Background(), limiter, q, Options{})
 		if err != nil {
 			if _, ok := errors.AsType[*RequestError](err); !ok {
 				t.Fatal(err)
@@ -425,7 +425,7 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 	limiter, q := newLimiter(b), request(descriptor("large"))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ShouldRateLimit(b.Context(), limiter, q, false); err != nil {
+		if _, err := ShouldRateLimit(b.Context(), limiter, q, Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -57,7 +57,7 @@ descriptors:
 			`{"domain":"d","hitsAddend":2,"descriptors":[{"entries":["shadow=v"]}],"metadata":{"seen":true}}`,
 		},
 	} {
-		r, err := ShouldRateLimit(t.Context(), limiter, c.q, c.echo)
+		r, err := ShouldRateLimit(t.Context(), limiter, c.q, Options{Echo: c.echo})
 		if err != nil {
 			t.Fatal(err)
 		}

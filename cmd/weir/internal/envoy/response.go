@@ -52,13 +52,15 @@ func standings(a *rules.Answer, descriptors int) iter.Seq2[int, standing] {
 }
 
 // responseOf is an answer as Envoy reads it, with a status for each of so many
-// descriptors.
-func responseOf(a *rules.Answer, descriptors int) *rls.RateLimitResponse {
+// descriptors. In shadow it lets all requests pass.
+func responseOf(a *rules.Answer, descriptors int, shadow bool) *rls.RateLimitResponse {
 	response := &rls.RateLimitResponse{
 		OverallCode: overall(a),
 		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, descriptors),
 	}
-	if !a.Allowed {
+	if shadow {
+		response.OverallCode = rls.RateLimitResponse_OK
+	} else if !a.Allowed {
 		response.ResponseHeadersToAdd = []*core.HeaderValue{{Key: DenialHeader, Value: a.ID()}}
 	}
 	for i, s := range standings(a, descriptors) {

@@ -52,6 +52,12 @@ func override(o *ratelimit.RateLimitDescriptor_RateLimitOverride) (*weir.Limit, 
 	}.Limit()
 }
 
+// UnitName is the name of the unit that the period of a limit is exactly one of, else UNKNOWN.
+func UnitName(l *weir.Limit) string {
+	s := l.Spec()
+	return unitOf(&s).String()
+}
+
 // unitOf is the unit that the period of a limit is exactly one of.
 func unitOf(s *weir.Spec) rls.RateLimitResponse_RateLimit_Unit {
 	for _, u := range units {

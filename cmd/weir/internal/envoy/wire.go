@@ -27,9 +27,9 @@ type Wire struct {
 
 // Answer appends the response to the request that message is to dst. It fails as ShouldRateLimit does, and with
 // what is wrong with the message. Nothing of the message is kept.
-func (w *Wire) Answer(ctx context.Context, limiter Limiter, message []byte, echo bool, dst []byte) ([]byte, error) {
-	if echo || !w.read(string(message)) {
-		return answer(ctx, limiter, message, echo, dst)
+func (w *Wire) Answer(ctx context.Context, limiter Limiter, message []byte, o Options, dst []byte) ([]byte, error) {
+	if o != (Options{}) || !w.read(string(message)) {
+		return answer(ctx, limiter, message, o, dst)
 	}
 	if err := check(ctx, limiter, &w.request, &w.answer); err != nil {
 		return dst, err
@@ -38,7 +38,7 @@ func (w *Wire) Answer(ctx context.Context, limiter Limiter, message []byte, echo
 }
 
 // answer does the same by the generated types.
-func answer(ctx context.Context, limiter Limiter, message []byte, echo bool, dst []byte) ([]byte, error) {
+func answer(ctx context.Context, limiter Limiter, message []byte, o Options, dst []byte) ([]byte, error) {
 	q := new(rls.RateLimitRequest)
 	if err := Unmarshal(message, q); err != nil {
 		if _, ok := errors.AsType[*RequestError](err); !ok {
@@ -46,7 +46,7 @@ func answer(ctx context.Context, limiter Limiter, message []byte, echo bool, dst
 		}
 		return dst, err
 	}
-	r, err := ShouldRateLimit(ctx, limiter, q, echo)
+	r, err := ShouldRateLimit(ctx, limiter, q, o)
 	if err != nil {
 		return dst, err
 	}

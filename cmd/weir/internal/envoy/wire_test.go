@@ -113,8 +113,8 @@ func TestWire(t *testing.T) {
 			s.err = errors.New("the store is away")
 			o.err = s.err
 		}
-		got, err := w.Answer(t.Context(), s, message, false, []byte("before"))
-		want, wantErr := answer(t.Context(), o, message, false, []byte("before"))
+		got, err := w.Answer(t.Context(), s, message, Options{}, []byte("before"))
+		want, wantErr := answer(t.Context(), o, message, Options{}, []byte("before"))
 		if (err == nil) != (wantErr == nil) || err == nil && !equal(got, want) {
 			t.Fatalf("%x: %x %v, want %x %v", message, got, err, want, wantErr)
 		}
@@ -140,7 +140,7 @@ func TestWireAllocates(t *testing.T) {
 	fixed := &rules.Answer{Allowed: true, Decisions: []rules.Decision{{Rule: &rules.Rule{Name: "a", Limit: weir.MustParseLimit("5/min")}}}}
 	out, limiter := make([]byte, 0, 200), &always{fixed}
 	n := testing.AllocsPerRun(100, func() {
-		if _, err := w.Answer(t.Context(), limiter, message, false, out); err != nil {
+		if _, err := w.Answer(t.Context(), limiter, message, Options{}, out); err != nil {
 			t.Error(err)
 		}
 	})

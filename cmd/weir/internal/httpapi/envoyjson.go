@@ -48,7 +48,7 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 		})
 	}
 	limiter := &listener{Limiter: a.limiter, client: Neighbourhood(r.RemoteAddr)}
-	response, err := envoy.ShouldRateLimit(r.Context(), limiter, &request, a.options.Echo)
+	response, err := envoy.ShouldRateLimit(r.Context(), limiter, &request, a.options.Answers)
 	if err != nil {
 		return a.fail(w, r, err)
 	}
@@ -61,8 +61,13 @@ func (a *API) envoyJSON(w http.ResponseWriter, r *http.Request) int {
 	if err := json.Compact(&out, pretty); err != nil {
 		return a.fail(w, r, err)
 	}
+	status := statusOf(limiter.answer)
+	if a.options.Answers.Shadow && !limiter.answer.Allowed {
+		a.options.Shadowed()
+		status = http.StatusOK
+	}
 	for _, add := range response.ResponseHeadersToAdd {
 		w.Header()[add.Key] = []string{add.Value}
 	}
-	return sendAs(w, statusOf(limiter.answer), out.Bytes())
+	return sendAs(w, status, out.Bytes())
 }

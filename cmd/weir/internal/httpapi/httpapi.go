@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limit/weir"
+	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
 	"github.com/weir-limit/weir/rules"
 )
@@ -42,8 +43,12 @@ type Options struct {
 	Refused func(reason string)
 	// Observe is called after each call with the path of its route, or "other".
 	Observe func(route string, status int, took time.Duration)
-	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
-	Echo bool
+	// Answers are what answers to Envoy have beside the decision.
+	Answers envoy.Options
+	// Shadowed is called for each denial that Answers.Shadow lets pass. Nil: nobody is told.
+	Shadowed func()
+	// Healthy is what /healthcheck says. Nil: that the process lives.
+	Healthy func() bool
 	// Trace is called before each call that a route answers, with its path, and
 	// may give the call a context. The API calls end afterwards, unless it is nil. Nil: nobody
 	// traces.
@@ -90,6 +95,12 @@ func (a *API) Rekey(keys [][]byte) error { return a.receipts.rekey(keys) }
 func (o *Options) fill() {
 	if o.Ready == nil {
 		o.Ready = func() bool { return true }
+	}
+	if o.Healthy == nil {
+		o.Healthy = func() bool { return true }
+	}
+	if o.Shadowed == nil {
+		o.Shadowed = func() {}
 	}
 	if o.Detail == nil {
 		o.Detail = func() string { return "" }

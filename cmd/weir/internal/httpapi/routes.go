@@ -44,7 +44,7 @@ func Small(method, path string) bool {
 func (a *API) health() []route {
 	return []route{
 		{method: http.MethodGet, path: "/healthz", serve: alive, always: true, anyone: true},
-		{method: http.MethodGet, path: "/healthcheck", serve: alive, always: true, anyone: true},
+		{method: http.MethodGet, path: "/healthcheck", serve: a.healthy, always: true, anyone: true},
 		{method: http.MethodGet, path: "/readyz", serve: a.ready, always: true, anyone: true},
 	}
 }
@@ -100,6 +100,14 @@ func (r *route) of(method string) func(http.ResponseWriter, *http.Request) int {
 // alive says that the process answers, and no more: a daemon that has no rules
 // yet must not be restarted for it.
 func alive(w http.ResponseWriter, _ *http.Request) int { return ok(w, "") }
+
+// healthy says what envoyproxy/ratelimit does, where the daemon is told to: 500 without rules, and when it is about to stop.
+func (a *API) healthy(w http.ResponseWriter, _ *http.Request) int {
+	if a.options.Healthy() {
+		return ok(w, "")
+	}
+	return send(w, &problem{Status: http.StatusInternalServerError, Detail: "no rules are loaded, or the daemon is about to stop"})
+}
 
 func ok(w http.ResponseWriter, detail string) int {
 	w.Header()["Content-Type"] = plainType

@@ -1,5 +1,6 @@
 // Package importenv reads the environment of an envoyproxy/ratelimit, and tells
-// by which flags weir serve does the same.
+// by which flags weir serve does the same. weir import-env prints them, and weir ratelimit starts the
+// daemon by them.
 package importenv
 
 import (
@@ -13,9 +14,10 @@ import (
 )
 
 // Translate makes a plan of an environment. Empty variables are as if they were
-// not set. It fails with one or several *InputError.
-func Translate(env map[string]string) (*Plan, error) {
-	t := &translation{env: map[string]string{}, told: map[string]Note{}}
+// not set. The plan leaves out the flags that are given otherwise, and what stands for them counts as not needed. It fails with all that is wrong:
+// one or several *InputError.
+func Translate(env map[string]string, given ...string) (*Plan, error) {
+	t := &translation{env: map[string]string{}, told: map[string]Note{}, given: given, otel: map[string]string{}}
 	for name, value := range env {
 		if value != "" {
 			t.env[name] = value
@@ -28,10 +30,7 @@ func Translate(env map[string]string) (*Plan, error) {
 		known[v.name] = i - len(table) // strangers come last
 		errs = append(errs, v.check(t.env[v.name]))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	for _, step := range []func() error{t.rules, t.doors, t.tls, t.store, t.modes} {
+	for _, step := range []func() error{t.rules, t.doors, t.tls, t.store, t.statistics, t.answers, t.logs, t.traces} {
 		errs = append(errs, step())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -46,7 +45,7 @@ func Translate(env map[string]string) (*Plan, error) {
 	notes := slices.SortedFunc(maps.Values(t.told), func(a, b Note) int {
 		return cmp.Or(cmp.Compare(known[a.Name], known[b.Name]), cmp.Compare(a.Name, b.Name))
 	})
-	return &Plan{t.args, notes, truth(t.get("RUNTIME_WATCH_ROOT", "true"))}, nil
+	return &Plan{Args: t.args, Notes: notes, OTel: t.otel, beside: truth(t.get("RUNTIME_WATCH_ROOT", "true"))}, nil
 }
 
 // Any is whether an environment has a variable of ratelimit.

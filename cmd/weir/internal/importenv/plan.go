@@ -2,6 +2,8 @@ package importenv
 
 import (
 	"fmt"
+	"maps"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -22,6 +24,8 @@ type Note struct {
 	Name string
 	Fate Fate
 	Text string
+	// Wrong is that weir serve would decide otherwise than ratelimit. So it is not started as ratelimit.
+	Wrong bool
 }
 
 // String is NAME: fate: text.
@@ -31,13 +35,41 @@ func (n Note) String() string { return fmt.Sprintf("%s: %s: %s", n.Name, n.Fate,
 type Plan struct {
 	Args  []Arg
 	Notes []Note // of the variables that were set, and of defaults that make a flag
+	// OTel is what OpenTelemetry is to be told in its own variables, where these are not set.
+	OTel map[string]string
 
 	beside bool // files beside the folder of the rules are read as rules, too
 }
 
 // Arg is a flag of weir serve.
 type Arg struct {
-	Flag, Value string // without a value the flag stands alone
+	Flag, Value string   // without a value the flag stands alone
+	Names       []string // of the variables that it came of; of a default it is those that would change it
+}
+
+// Expanded is the value with the variables of an environment in the place of ${NAME}. It is as a shell has it, but that
+// a password is written as URLs have it.
+func (a Arg) Expanded(env map[string]string) string {
+	value := a.Value
+	if auth := env["REDIS_AUTH"]; auth != "" {
+		user, password, both := strings.Cut(auth, ":")
+		if both {
+			auth = url.UserPassword(user, password).String()
+		} else {
+			auth = strings.TrimPrefix(url.UserPassword("", auth).String(), ":")
+		}
+		value = strings.ReplaceAll(value, "${REDIS_AUTH}", auth)
+	}
+	for _, name := range []string{"REDIS_SENTINEL_AUTH", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"} {
+		value = strings.ReplaceAll(value, "${"+name+"}", inQuery(env[name]))
+	}
+	const whole = "REDIS_URL"
+	value = strings.ReplaceAll(value, "${"+whole+"}", env[whole])
+	if before, after, found := strings.Cut(value, "${"+whole+"#"); found {
+		scheme, rest, _ := strings.Cut(after, "}")
+		value = before + strings.TrimPrefix(env[whole], scheme) + rest
+	}
+	return value
 }
 
 // Rules is the folder of the rule files.
@@ -54,6 +86,9 @@ func (p *Plan) value(flag string) string {
 // String is the command for a shell.
 func (p *Plan) String() string {
 	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(p.OTel)) {
+		b.WriteString(name + "=" + quote(p.OTel[name]) + " \\\n  ")
+	}
 	b.WriteString("weir serve")
 	for _, a := range p.Args {
 		b.WriteString(" \\\n  " + a.Flag)
@@ -62,6 +97,11 @@ func (p *Plan) String() string {
 		}
 	}
 	return b.String() + "\n"
+}
+
+// Line is the command in one line.
+func (p *Plan) Line() string {
+	return strings.TrimSuffix(strings.ReplaceAll(p.String(), " \\\n  ", " "), "\n")
 }
 
 // quote is a text as a word of a shell, that puts in variables as ${NAME}.

@@ -2,6 +2,7 @@ package importenv
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ const (
 	whole
 	length
 	real
+	port
+	ratio
+	protocol
 )
 
 // check finds values that ratelimit would not start with.
@@ -45,12 +49,26 @@ func (v variable) check(value string) error {
 	case real:
 		_, err = strconv.ParseFloat(value, 64)
 		should = "a number"
+	case port:
+		_, err = strconv.ParseUint(value, 0, 16)
+		should = "a port from 0 to 65535"
+	case ratio:
+		var n float64
+		if n, err = strconv.ParseFloat(value, 32); err == nil && !(n >= 0 && n <= 1) { // NaN is neither
+			err = strconv.ErrRange
+		}
+		should = "a number from 0 to 1"
+	case protocol:
+		if !slices.Contains([]string{"tcp", "tcp4", "tcp6", "udp", "udp4", "udp6"}, value) {
+			err = strconv.ErrSyntax
+		}
+		should = "tcp or udp"
 	case text:
 	}
 	if value == "" || err == nil {
 		return nil
 	}
-	return &InputError{fmt.Sprintf("%s is %q; it must be %s, or ratelimit does not start", v.name, value, should)}
+	return &InputError{fmt.Sprintf("%s is %q; it must be %s", v.name, value, should)}
 }
 
 func truth(value string) bool {
@@ -78,13 +96,7 @@ func variables() []variable {
 	const (
 		inFlag   = "see the flags"
 		noTuning = "weir has no such setting"
-		metrics  = "weir has no statsd: let Prometheus fetch /metrics of the admin listener; docs/envoy.md has the names"
-		scraped  = "metrics are fetched from the admin listener's /metrics, or not at all"
-		tracing  = "traces are on when OTEL_EXPORTER_OTLP_ENDPOINT is set, and OTEL_ variables shape them"
-		headers  = "weir adds no headers; let Envoy write them: enable_x_ratelimit_headers: DRAFT_VERSION_03, enable_retry_after_header: true"
-		noXDS    = "weir asks no xDS server: write its rules to files, or let --rules URL follow the /v1/export of another weir"
 		files    = "CONFIG_TYPE is FILE"
-		redisTLS = "write the files behind the URL of --store: ?ca=FILE&cert=FILE&key=FILE"
 		perTwo   = "REDIS_PERSECOND is false"
 	)
 	return []variable{
@@ -94,7 +106,7 @@ func variables() []variable {
 		{"RUNTIME_WATCH_ROOT", flag, "weir sees files that change as well as links that are turned", "*"},
 		{"RUNTIME_IGNOREDOTFILES", flag, "weir always skips names with a dot in front: rename the files that hold rules", "true"},
 		{"MERGE_DOMAIN_CONFIG", flag, "a domain has one file: put all its descriptors into one; weir lint tells where a domain comes twice", "false"},
-		{"CONFIG_TYPE", text, noXDS, "FILE"},
+		{"CONFIG_TYPE", text, inFlag, ""},
 		{"CONFIG_GRPC_XDS_NODE_ID", text, files, "*"},
 		{"CONFIG_GRPC_XDS_NODE_METADATA", text, files, "*"},
 		{"CONFIG_GRPC_XDS_SERVER_URL", text, files, "*"},
@@ -109,36 +121,36 @@ func variables() []variable {
 		{"XDS_CLIENT_BACKOFF_MAX_INTERVAL", length, files, "*"},
 		{"XDS_CLIENT_BACKOFF_RANDOM_FACTOR", real, files, "*"},
 		{"XDS_CLIENT_BACKOFF_JITTER", flag, files, "*"},
-		{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", whole, files, "*"},
-		{"FORCE_START_WITHOUT_INITIAL_CONFIG", flag, "weir starts with rules or not at all", "false"},
-		{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", flag, "weir starts with rules, and keeps the last good ones", "*"},
+		{"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", whole, "the bound of an answer is fixed: docs/bounds.md has it", "*"},
+		{"FORCE_START_WITHOUT_INITIAL_CONFIG", flag, "with CONFIG_TYPE FILE weir starts with rules or not at all", "false"},
+		{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", flag, inFlag, "false"},
 
 		{"HOST", text, inFlag, ""},
-		{"PORT", whole, inFlag, ""},
+		{"PORT", port, inFlag, ""},
 		{"GRPC_HOST", text, inFlag, ""},
-		{"GRPC_PORT", whole, inFlag, ""},
-		{"GRPC_UDS", text, "weir listens on TCP: --grpc 127.0.0.1:8081 is for this machine alone; change the address of Envoy's cluster", ""},
+		{"GRPC_PORT", port, inFlag, ""},
+		{"GRPC_UDS", text, inFlag, ""},
 		{"GRPC_MAX_CONNECTION_AGE", length, inFlag, ""},
 		{"GRPC_MAX_CONNECTION_AGE_GRACE", length, "streams of an old connection have 10 s to end", "10s"},
 		{"GRPC_SERVER_USE_TLS", flag, inFlag, "false"},
 		{"GRPC_SERVER_TLS_CERT", text, "GRPC_SERVER_USE_TLS is false", "*"},
 		{"GRPC_SERVER_TLS_KEY", text, "GRPC_SERVER_USE_TLS is false", "*"},
 		{"GRPC_CLIENT_TLS_CACERT", text, "GRPC_SERVER_USE_TLS is false", "*"},
-		{"GRPC_CLIENT_TLS_SAN", text, "weir takes every client with a certificate of the CA: give Envoy's clients a CA of their own", ""},
+		{"GRPC_CLIENT_TLS_SAN", text, inFlag, ""},
 		{"DEBUG_HOST", text, inFlag, ""},
-		{"DEBUG_PORT", whole, inFlag, ""},
+		{"DEBUG_PORT", port, inFlag, ""},
 
 		{"BACKEND_TYPE", text, inFlag, ""},
 		{"REDIS_SOCKET_TYPE", text, inFlag, ""},
 		{"REDIS_TYPE", text, inFlag, ""},
 		{"REDIS_URL", text, inFlag, ""},
 		{"REDIS_AUTH", text, inFlag, ""},
-		{"REDIS_SENTINEL_AUTH", text, "weir logs in to the sentinels as to the master", ""},
+		{"REDIS_SENTINEL_AUTH", text, inFlag, ""},
 		{"REDIS_TLS", flag, inFlag, "false"},
-		{"REDIS_TLS_CLIENT_CERT", text, redisTLS, ""},
-		{"REDIS_TLS_CLIENT_KEY", text, redisTLS, ""},
-		{"REDIS_TLS_CACERT", text, redisTLS, ""},
-		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", flag, "weir checks the names of servers", "false"},
+		{"REDIS_TLS_CLIENT_CERT", text, inFlag, ""},
+		{"REDIS_TLS_CLIENT_KEY", text, inFlag, ""},
+		{"REDIS_TLS_CACERT", text, inFlag, ""},
+		{"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", flag, inFlag, "false"},
 		{"REDIS_POOL_SIZE", whole, noTuning, "*"},
 		{"REDIS_POOL_ON_EMPTY_BEHAVIOR", text, noTuning, "*"},
 		{"REDIS_PIPELINE_WINDOW", length, noTuning, "*"},
@@ -166,7 +178,7 @@ func variables() []variable {
 		{"MEMCACHE_SRV", text, "weir asks no SRV records: name the servers, --store memcached://HOST:PORT,HOST:PORT", ""},
 		{"MEMCACHE_SRV_REFRESH", length, "weir asks no SRV records", "*"},
 		{"MEMCACHE_MAX_IDLE_CONNS", whole, noTuning, "*"},
-		{"MEMCACHE_TLS", flag, "weir speaks to Memcached without TLS", "false"},
+		{"MEMCACHE_TLS", flag, inFlag, "false"},
 		{"MEMCACHE_TLS_CLIENT_CERT", text, "see MEMCACHE_TLS", "*"},
 		{"MEMCACHE_TLS_CLIENT_KEY", text, "see MEMCACHE_TLS", "*"},
 		{"MEMCACHE_TLS_CACERT", text, "see MEMCACHE_TLS", "*"},
@@ -176,42 +188,42 @@ func variables() []variable {
 		{"EXPIRATION_JITTER_MAX_SECONDS", whole, "counts end with their window, all by themselves", "*"},
 		{"LOCAL_CACHE_SIZE_IN_BYTES", whole, "a denial costs no more than an answer from such a cache", "*"},
 		{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", flag, "a refused request is never charged", "*"},
-		{"NEAR_LIMIT_RATIO", real, "weir_near_limit_total counts from 80 % on", "0.8"},
+		{"NEAR_LIMIT_RATIO", ratio, inFlag, ""},
 
-		{"SHADOW_MODE", flag, "write shadow_mode: true at each limit, or enforce nothing in Envoy's filter: filter_enforced with numerator: 0", "false"},
-		{"QUOTA_MODE", flag, "write quota_mode: true at each limit", "false"},
+		{"SHADOW_MODE", flag, inFlag, "false"},
+		{"QUOTA_MODE", flag, inFlag, "false"},
 		{"RESPONSE_DYNAMIC_METADATA", flag, "the metadata of rules goes back all the same", "false"},
-		{"LIMIT_RESPONSE_HEADERS_ENABLED", flag, headers, "false"},
-		{"LIMIT_LIMIT_HEADER", text, headers, ""},
-		{"LIMIT_REMAINING_HEADER", text, headers, ""},
-		{"LIMIT_RESET_HEADER", text, headers, ""},
+		{"LIMIT_RESPONSE_HEADERS_ENABLED", flag, inFlag, "false"},
+		{"LIMIT_LIMIT_HEADER", text, inFlag, ""},
+		{"LIMIT_REMAINING_HEADER", text, inFlag, ""},
+		{"LIMIT_RESET_HEADER", text, inFlag, ""},
 
-		{"LOG_LEVEL", text, "weir logs events for its operator, and no calls", "*"},
-		{"LOG_FORMAT", text, "logs are lines of key=value", "text"},
-		{"USE_STATSD", flag, metrics, "false"},
+		{"LOG_LEVEL", text, inFlag, ""},
+		{"LOG_FORMAT", text, "logs are lines of key=value", "*"},
+		{"USE_STATSD", flag, inFlag, "false"},
 		{"STATSD_HOST", text, "see USE_STATSD", "*"},
-		{"STATSD_PORT", whole, "see USE_STATSD", "*"},
-		{"STATSD_PROTOCOL", text, "see USE_STATSD", "*"},
-		{"USE_DOG_STATSD", flag, metrics, "false"},
-		{"USE_DOG_STATSD_MOGRIFIERS", text, "metrics have labels as they are; Prometheus can relabel them", ""},
-		{"USE_PROMETHEUS", flag, "Prometheus fetches /metrics of the admin listener, under other names: docs/envoy.md has them", "false"},
-		{"PROMETHEUS_ADDR", text, "see USE_PROMETHEUS", "*"},
-		{"PROMETHEUS_PATH", text, "see USE_PROMETHEUS", "*"},
-		{"PROMETHEUS_MAPPER_YAML", text, "metrics have labels as they are; Prometheus can relabel them", ""},
-		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", flag, "weir_call_duration_seconds is in seconds", "false"},
-		{"EXTRA_TAGS", text, "let Prometheus add labels where it fetches", ""},
-		{"DISABLE_STATS", flag, scraped, "*"},
-		{"STATS_FLUSH_INTERVAL", length, scraped, "*"},
-		{"GOSTATS_FLUSH_INTERVAL_SECONDS", whole, scraped, "*"},
-		{"GOSTATS_LOGGING_SINK_DISABLED", flag, scraped, "*"},
-		{"GOSTATS_BATCH_ENABLED", flag, scraped, "*"},
-		{"GOSTATS_BATCH_SIZE", whole, scraped, "*"},
-		{"TRACING_ENABLED", flag, tracing, "false"},
-		{"TRACING_SERVICE_NAME", text, tracing, ""},
-		{"TRACING_SERVICE_NAMESPACE", text, tracing, ""},
-		{"TRACING_SERVICE_INSTANCE_ID", text, tracing, ""},
-		{"TRACING_EXPORTER_PROTOCOL", text, tracing, ""},
-		{"TRACING_SAMPLING_RATE", real, tracing, ""},
+		{"STATSD_PORT", port, "see USE_STATSD", "*"},
+		{"STATSD_PROTOCOL", protocol, inFlag, ""},
+		{"USE_DOG_STATSD", flag, inFlag, "false"},
+		{"USE_DOG_STATSD_MOGRIFIERS", text, "names stay as they are; map them where they are kept", ""},
+		{"USE_PROMETHEUS", flag, inFlag, "false"},
+		{"PROMETHEUS_ADDR", text, inFlag, ""},
+		{"PROMETHEUS_PATH", text, inFlag, ""},
+		{"PROMETHEUS_MAPPER_YAML", text, "metrics have the names of ratelimit's default mapper; Prometheus can relabel them", ""},
+		{"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", flag, "ratelimit_service_response_time_seconds is in seconds", "false"},
+		{"EXTRA_TAGS", text, inFlag, ""},
+		{"DISABLE_STATS", flag, inFlag, "false"},
+		{"STATS_FLUSH_INTERVAL", length, inFlag, ""},
+		{"GOSTATS_FLUSH_INTERVAL_SECONDS", whole, "ratelimit does not read it either: STATS_FLUSH_INTERVAL says how often", "*"},
+		{"GOSTATS_LOGGING_SINK_DISABLED", flag, "statistics are never written to the log", "*"},
+		{"GOSTATS_BATCH_ENABLED", flag, "statistics are told together", "*"},
+		{"GOSTATS_BATCH_SIZE", whole, "statistics are told together", "*"},
+		{"TRACING_ENABLED", flag, inFlag, "false"},
+		{"TRACING_SERVICE_NAME", text, inFlag, ""},
+		{"TRACING_SERVICE_NAMESPACE", text, inFlag, ""},
+		{"TRACING_SERVICE_INSTANCE_ID", text, inFlag, ""},
+		{"TRACING_EXPORTER_PROTOCOL", text, inFlag, ""},
+		{"TRACING_SAMPLING_RATE", real, inFlag, ""},
 	}
 }
 

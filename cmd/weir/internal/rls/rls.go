@@ -63,8 +63,10 @@ type Options struct {
 	Refused func(reason string)
 	// Observe is called after each call.
 	Observe func(code codes.Code, took time.Duration)
-	// Echo tells Envoy in the dynamic metadata of each answer what was asked.
-	Echo bool
+	// Answers are what answers to Envoy have beside the decision.
+	Answers envoy.Options
+	// Shadowed is called for each denial that Answers.Shadow lets pass. Nil: nobody is told.
+	Shadowed func()
 	// Trace is called before each call, and may give it a context. The server calls end afterwards,
 	// unless it is nil. Nil: nobody traces.
 	Trace func(context.Context) (traced context.Context, end func(codes.Code))
@@ -211,12 +213,16 @@ type from struct {
 // CheckInto is that of the limiter.
 func (f *from) CheckInto(ctx context.Context, r *rules.Request, a *rules.Answer) error {
 	r.Client = f.client
-	return f.server.limiter.CheckInto(ctx, r, a)
+	err := f.server.limiter.CheckInto(ctx, r, a)
+	if o := &f.server.options; err == nil && o.Answers.Shadow && !a.Allowed && o.Shadowed != nil {
+		o.Shadowed()
+	}
+	return err
 }
 
 // shouldRateLimit answers one call.
 func (s *Server) shouldRateLimit(ctx context.Context, m *message, dst []byte) ([]byte, error) {
-	out, err := m.wire.Answer(ctx, &m.from, m.text, s.options.Echo, dst)
+	out, err := m.wire.Answer(ctx, &m.from, m.text, s.options.Answers, dst)
 	if err == nil {
 		return out, nil
 	}

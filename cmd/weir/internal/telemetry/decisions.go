@@ -39,6 +39,7 @@ const throttled = "CL.THROTTLE"
 type sums struct {
 	decisions, cost [3]atomic.Uint64 // by weir.Outcome
 	nearLimit       atomic.Uint64
+	nearCost        atomic.Uint64 // what of the costs of such requests was used near the limit
 }
 
 // NewDecisions makes the metrics of what rules decide.

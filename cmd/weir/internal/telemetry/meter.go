@@ -20,7 +20,9 @@ type Meter struct {
 
 	metrics *Decisions
 	Book    *offenders.Book
-	usage   *usagelog.Log // nil: usage is not logged
+	// nearFrom is how much of a limit is used, in millionths, when a request that passes is near it.
+	nearFrom int64
+	usage    *usagelog.Log // nil: usage is not logged
 	// throttled counts what CL.THROTTLE decides in it.
 	throttled *usagelog.Rule
 	counters  atomic.Pointer[counters]
@@ -58,10 +60,17 @@ type placed struct {
 
 // NewMeter makes a meter of a limiter, which has no rules yet.
 func NewMeter(l *rules.Limiter, metrics *Decisions) *Meter {
-	m := &Meter{Limiter: l, metrics: metrics, Book: offenders.NewBook()}
+	m := &Meter{Limiter: l, metrics: metrics, Book: offenders.NewBook(), nearFrom: DefaultNearLimit}
 	m.counters.Store(&counters{})
 	return m
 }
+
+// DefaultNearLimit is how much of a limit is used, in millionths, when a request that passes is near it.
+const DefaultNearLimit = 800_000
+
+// NearFrom has requests count as near a limit when more than so many millionths of it are used. It is called before the
+// first rules are there.
+func (m *Meter) NearFrom(millionths int64) { m.nearFrom = millionths }
 
 // LogUsage has what is decided and settled told to a log of usage. It is called before the first
 // rules are there.
@@ -138,10 +147,10 @@ func (m *Meter) countersOf(set *rules.Set, old *counters) *counters {
 			if before := old.labels[l]; before != nil && before.values != nil {
 				t.values = before.values
 			} else {
-				t.values = newValues(l, m.metrics.values, &m.changing)
+				t.values = newValues(l, r, m.metrics.values, &m.changing)
 			}
 		}
-		c.rules[r] = counted{t, nearLimit(r.Limit)}
+		c.rules[r] = counted{t, m.nearLimit(r.Limit)}
 		m.place(c, r, t)
 	}
 	return c
@@ -172,13 +181,14 @@ func (m *Meter) drop(l labels, t *tally) {
 }
 
 // nearLimit is how many events a limit has left, of those that may pass at once,
-// when over 80 % of them are used.
-func nearLimit(l *weir.Limit) int64 {
+// when over nearFrom of them are used.
+func (m *Meter) nearLimit(l *weir.Limit) int64 {
+	const whole = 1_000_000
 	most := l.Spec().Burst
 	if most == 0 {
 		most, _ = l.Standing(weir.State{}, 0)
 	}
-	return most - most/5*4 - most%5*4/5
+	return most - most/whole*m.nearFrom - most%whole*m.nearFrom/whole
 }
 
 // Check is that of rules.Limiter.
@@ -253,8 +263,11 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 		}
 		by.decisions[d.Outcome].Add(1)
 		by.cost[d.Outcome].Add(uint64(d.Cost))
+		near := uint64(0)
 		if d.Outcome == weir.Allowed && d.Remaining < by.near {
 			by.nearLimit.Add(1)
+			near = uint64(min(d.Cost, by.near-d.Remaining))
+			by.nearCost.Add(near)
 			by.traffic.Near()
 		}
 		entries := r.Descriptors[d.Descriptor].Entries
@@ -271,7 +284,7 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 			}
 		}
 		if by.values != nil && d.Rule.CountsValues() {
-			by.values.count(d.Rule, entries, d.Outcome)
+			by.values.count(d, entries, near)
 		}
 	}
 }
@@ -279,11 +292,11 @@ func (m *Meter) count(r *rules.Request, a *rules.Answer) {
 // of is what counts for a rule; nothing does when it went while it decided.
 func (m *Meter) of(c *counters, rule *rules.Rule) counted {
 	if rule.Override {
-		return counted{m.override(c, rule), nearLimit(rule.Limit)}
+		return counted{m.override(c, rule), m.nearLimit(rule.Limit)}
 	}
 	if rule.Usual != nil { // an exception counts for its rule
 		by := m.of(c, rule.Usual)
-		by.near = nearLimit(rule.Limit)
+		by.near = m.nearLimit(rule.Limit)
 		return by
 	}
 	if by, ok := c.rules[rule]; ok {

@@ -174,7 +174,7 @@ func TestValuesOfRuleThatIsGone(t *testing.T) {
 	rule := m.Set().Rules()[0]
 	v := m.counters.Load().rules[rule].values
 	m.Replace(parsed(t, "domain: other\ndescriptors: []\n"))
-	v.count(rule, []rules.Entry{{Key: "user", Value: "late"}}, weir.Allowed)
+	v.count(&rules.Decision{Rule: rule}, []rules.Entry{{Key: "user", Value: "late"}}, 0)
 	if left := testutil.CollectAndCount(m.metrics.values); left != 0 {
 		t.Errorf("%d series", left)
 	}

@@ -1,7 +1,9 @@
 package telemetry
 
 import (
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +40,9 @@ type Metrics struct {
 	reloads           *prometheus.CounterVec
 	reloaded          prometheus.Gauge
 	loadedAt          prometheus.Gauge
+
+	// What envoyproxy/ratelimit has a statistic of, beside these.
+	unavailable, invalid, loads, failedLoads, shadowed atomic.Uint64
 }
 
 // New makes the metrics of a daemon, and registers them with those of its store.
@@ -56,7 +61,7 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 			Name: "weir_call_duration_seconds",
 			Help: "How long the daemon took for a call, from the end of the request's header to the end of the " +
 				"answer.",
-			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9),
+			Buckets: callBuckets(),
 		}, []string{"listener"})),
 		overrun: vec("weir_refused_total",
 			"Calls that were refused and connections that were closed because of overload, by reason.",
@@ -103,6 +108,14 @@ func New(r prometheus.Registerer, version string, store []prometheus.Collector, 
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
+}
+
+// callBuckets are those of weir_call_duration_seconds. They have those of Prometheus by default, too, which envoyproxy/ratelimit's statistic
+// has.
+func callBuckets() []float64 {
+	all := slices.Concat(prometheus.ExponentialBuckets(10e-6, 4, 9), prometheus.DefBuckets)
+	slices.Sort(all)
+	return all
 }
 
 // registered is c, which r tells of from now on.
@@ -153,6 +166,13 @@ func (m *Metrics) GRPCCall(code codes.Code, took time.Duration) {
 		m.grpcOK.Inc()
 	} else {
 		m.calls.WithLabelValues("grpc", "ShouldRateLimit", code.String()).Inc()
+		switch code {
+		case codes.Unavailable:
+			m.unavailable.Add(1)
+		case codes.InvalidArgument:
+			m.invalid.Add(1)
+		default: // ratelimit has no statistic of it
+		}
 	}
 	m.grpcTime.Observe(took.Seconds())
 }
@@ -219,7 +239,20 @@ func (m *Metrics) Flooded(door string) prometheus.Counter {
 }
 
 // Reloads counts what came of a reload of rules.
-func (m *Metrics) Reloads(result string) { m.reloads.WithLabelValues(result).Inc() }
+func (m *Metrics) Reloads(result string) {
+	m.reloads.WithLabelValues(result).Inc()
+	if result == "loaded" {
+		m.Loaded()
+	} else {
+		m.failedLoads.Add(1)
+	}
+}
+
+// Loaded counts that rules were loaded, those to begin with among them.
+func (m *Metrics) Loaded() { m.loads.Add(1) }
+
+// Shadowed counts a denial that shadow mode for all limits let pass.
+func (m *Metrics) Shadowed() { m.shadowed.Add(1) }
 
 // Overload reports how much work waits, and how many calls may be in flight.
 func Overload(w *overload.Watcher, http, grpc *overload.Gate) prometheus.Collector {

@@ -19,50 +19,62 @@ const (
 	otherValues = "other"
 )
 
-// outcomes are counters by weir.Outcome.
-type outcomes [3]prometheus.Counter
+// valueCounts are the numbers of one value.
+type valueCounts struct {
+	decisions [3]prometheus.Counter // by weir.Outcome
+	cost      [3]atomic.Uint64      // likewise
+	nearCost  atomic.Uint64
+	statistic string // what envoyproxy/ratelimit calls it
+}
+
+func (c *valueCounts) add(d *rules.Decision, near uint64) {
+	c.decisions[d.Outcome].Inc()
+	c.cost[d.Outcome].Add(uint64(d.Cost))
+	c.nearCost.Add(near)
+}
 
 // values counts the first values that a rule meets, each by itself.
 type values struct {
 	labels  labels
 	vector  *prometheus.CounterVec
-	others  *outcomes
-	known   atomic.Pointer[map[string]*outcomes] // is replaced to add one
-	adding  *sync.Mutex                          // of the meter
-	dropped bool                                 // guarded by adding
+	others  *valueCounts
+	known   atomic.Pointer[map[string]*valueCounts] // is replaced to add one
+	adding  *sync.Mutex                             // of the meter
+	dropped bool                                    // guarded by adding
 }
 
-func newValues(l labels, vector *prometheus.CounterVec, adding *sync.Mutex) *values {
+func newValues(l labels, r *rules.Rule, vector *prometheus.CounterVec, adding *sync.Mutex) *values {
 	v := &values{labels: l, vector: vector, adding: adding}
-	v.others = v.counters(otherValues)
-	v.known.Store(&map[string]*outcomes{})
+	v.others = v.counters(otherValues, statisticOf(r, nil))
+	v.known.Store(&map[string]*valueCounts{})
 	return v
 }
 
-func (v *values) counters(value string) *outcomes {
-	all := new(outcomes)
-	for i := range all {
-		all[i] = v.vector.WithLabelValues(v.labels.values(value, weir.Outcome(i).String())...)
+func (v *values) counters(value, statistic string) *valueCounts {
+	c := &valueCounts{statistic: statistic}
+	for i := range c.decisions {
+		c.decisions[i] = v.vector.WithLabelValues(v.labels.values(value, weir.Outcome(i).String())...)
 	}
-	return all
+	return c
 }
 
-func (v *values) count(r *rules.Rule, entries []rules.Entry, o weir.Outcome) {
+// count counts a decision, of whose cost near was used near the limit.
+func (v *values) count(d *rules.Decision, entries []rules.Entry, near uint64) {
 	var room [maxValue]byte
-	label := r.AppendValues(room[:0], entries)
+	label := d.Rule.AppendValues(room[:0], entries)
 	if len(label) > maxValue {
-		v.others[o].Inc()
+		v.others.add(d, near)
 		return
 	}
 	by := (*v.known.Load())[string(label)]
 	if by == nil {
-		by = v.add(string(label))
+		by = v.add(string(label), d.Rule, entries)
 	}
-	by[o].Inc()
+	by.add(d, near)
 }
 
 // add makes counters for a value, unless there are too many.
-func (v *values) add(value string) *outcomes {
+func (v *values) add(value string, r *rules.Rule, entries []rules.Entry) *valueCounts {
 	if len(*v.known.Load()) == maxValues {
 		return v.others // without waiting: most of a flood ends here
 	}
@@ -76,7 +88,7 @@ func (v *values) add(value string) *outcomes {
 		return v.others
 	}
 	more := maps.Clone(known)
-	more[value] = v.counters(value)
+	more[value] = v.counters(value, statisticOf(r, entries))
 	v.known.Store(&more)
 	return more[value]
 }
@@ -91,7 +103,7 @@ func (v *values) drop() {
 }
 
 func (v *values) dropValue(value string) {
-	for o := range len(outcomes{}) {
+	for o := range len(valueCounts{}.decisions) {
 		v.vector.DeleteLabelValues(v.labels.values(value, weir.Outcome(o).String())...)
 	}
 }
