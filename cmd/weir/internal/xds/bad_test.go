@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weir-limit/weir/cmd/weir/internal/xdstest"
 	"github.com/weir-limit/weir/internal/certtest"
 )
 
@@ -63,15 +64,15 @@ func TestBadURLs(t *testing.T) {
 
 // TestMetadata: the control plane hears the metadata of the call and of the node.
 func TestMetadata(t *testing.T) {
-	c := startControl(t, nil)
-	c.set(limit("shop", 5))
+	c := xdstest.Start(t, nil)
+	c.Set(xdstest.Limit("shop", 5))
 	f := follow(t, c, "metadata=authorization:Bearer%20a,x-team:b", "node-metadata=zone=c")
 	f.want("shop/user 5/min fixed-window", "")
 	if got := f.s.place.headers.Get("authorization"); len(got) != 1 || got[0] != "Bearer a" {
 		t.Error(got)
 	}
-	soon(t, func() string {
-		if q := c.last(); q.GetNode().GetMetadata().GetFields()["zone"].GetStringValue() != "c" {
+	xdstest.Soon(t, func() string {
+		if q := c.Last(); q.GetNode().GetMetadata().GetFields()["zone"].GetStringValue() != "c" {
 			return q.String()
 		}
 		return ""
@@ -86,8 +87,8 @@ func TestCertificates(t *testing.T) {
 	}
 	cert, key := ca.Issue(t, "weir").Files(t)
 	caFile := certtest.File(t, "ca.pem", ca.PEM)
-	c := startControl(t, server(ca.Issue(t, "envoy-gateway"), ca.Pool()))
-	c.set(limit("shop", 5))
+	c := xdstest.Start(t, server(ca.Issue(t, "envoy-gateway"), ca.Pool()))
+	c.Set(xdstest.Limit("shop", 5))
 	shows := []string{"ca=" + caFile, "cert=" + cert, "key=" + key, "server-name=envoy-gateway"}
 	f := follow(t, c, shows...)
 	f.want("shop/user 5/min fixed-window", "")
@@ -105,10 +106,10 @@ func TestCertificates(t *testing.T) {
 	refused("it does not believe the certificate of cert=FILE", shows[0], "cert="+strange, "key="+strangeKey, shows[3])
 
 	// All certificates are of another CA from now on.
-	c.stop()
-	c.tls = server(other.Issue(t, "envoy-gateway"), other.Pool())
-	c.start()
-	c.set(limit("shop", 6))
+	c.Stop()
+	c.TLS = server(other.Issue(t, "envoy-gateway"), other.Pool())
+	c.Start()
+	c.Set(xdstest.Limit("shop", 6))
 	f.want("shop/user 5/min fixed-window", "signed by unknown authority")
 	fresh := other.Issue(t, "weir")
 	certtest.Write(t, caFile, other.PEM)
@@ -123,9 +124,9 @@ func TestCertificates(t *testing.T) {
 	f.s.Reload()
 	f.want("shop/user 6/min fixed-window", "it expired on")
 
-	c.stop()
-	c.tls = server(other.IssueFrom(t, time.Now().Add(-48*time.Hour), 24*time.Hour, "envoy-gateway"), other.Pool())
-	c.start()
+	c.Stop()
+	c.TLS = server(other.IssueFrom(t, time.Now().Add(-48*time.Hour), 24*time.Hour, "envoy-gateway"), other.Pool())
+	c.Start()
 	certtest.Write(t, cert, fresh.Certificate)
 	certtest.Write(t, key, fresh.Key)
 	f.want("shop/user 6/min fixed-window", "its certificate, or the clock of this machine, is wrong")
@@ -142,7 +143,7 @@ func (s *scripted) StreamAggregatedResources(stream discoveryv3.AggregatedDiscov
 	return s.stream(stream)
 }
 
-func script(t testing.TB, stream func(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) *control {
+func script(t testing.TB, stream func(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) *xdstest.Control {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -154,7 +155,7 @@ func script(t testing.TB, stream func(discoveryv3.AggregatedDiscoveryService_Str
 	}
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(s.Stop)
-	return &control{t: t, address: l.Addr().String()}
+	return &xdstest.Control{Address: l.Addr().String()}
 }
 
 // answer makes an answer of configs in text.
@@ -162,7 +163,7 @@ func answer(t testing.TB, version string, configs ...string) *discoveryv3.Discov
 	t.Helper()
 	a := &discoveryv3.DiscoveryResponse{VersionInfo: version, Nonce: "n" + version, TypeUrl: typeURL}
 	for _, text := range configs {
-		packed, err := anypb.New(config(t, text))
+		packed, err := anypb.New(xdstest.Config(t, text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,8 +174,8 @@ func answer(t testing.TB, version string, configs ...string) *discoveryv3.Discov
 
 // TestStrangeServers: each server that is no control plane, or a bad one, is named by what is wrong with it.
 func TestStrangeServers(t *testing.T) {
-	good := answer(t, "1", limit("shop", 5))
-	huge := answer(t, "1", limit("shop", 5))
+	good := answer(t, "1", xdstest.Limit("shop", 5))
+	huge := answer(t, "1", xdstest.Limit("shop", 5))
 	huge.Resources[0].Value = make([]byte, 100<<20)
 	other := answer(t, "1")
 	packed, err := anypb.New(wrapperspb.String("x"))
@@ -182,7 +183,7 @@ func TestStrangeServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Resources = append(other.Resources, packed)
-	broken := answer(t, "1", limit("shop", 5))
+	broken := answer(t, "1", xdstest.Limit("shop", 5))
 	broken.Resources[0].Value = []byte{0xFF}
 	says := func(a *discoveryv3.DiscoveryResponse) func(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 		return func(s discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
@@ -203,7 +204,7 @@ func TestStrangeServers(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = deaf.Close() })
 	for name, of := range map[string]struct {
-		at   *control
+		at   *xdstest.Control
 		want string
 	}{
 		"no discovery": {script(t, nil), "it is no control plane"},
@@ -216,9 +217,9 @@ func TestStrangeServers(t *testing.T) {
 			return nil
 		}), `is "envoy-ratelimit" the node that it knows?`},
 		"hangs up":      {script(t, func(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error { return nil }), "it has ended the stream"},
-		"a web server":  {&control{address: web.Listener.Addr().String()}, "it answers, but not HTTP/2"},
-		"nobody":        {&control{address: "127.0.0.1:1"}, "connection refused"},
-		"unknown host":  {&control{address: "nosuch.invalid:1"}, "nosuch.invalid"},
+		"a web server":  {&xdstest.Control{Address: web.Listener.Addr().String()}, "it answers, but not HTTP/2"},
+		"nobody":        {&xdstest.Control{Address: "127.0.0.1:1"}, "connection refused"},
+		"unknown host":  {&xdstest.Control{Address: "nosuch.invalid:1"}, "nosuch.invalid"},
 		"a good server": {script(t, says(good)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,21 +232,21 @@ func TestStrangeServers(t *testing.T) {
 			f.want(active, of.want)
 		})
 	}
-	if _, err := tryFollow(t, &control{address: deaf.Addr().String()}, "wait=50ms"); err == nil || !strings.Contains(err.Error(), "it has not sent any rules within 50ms") {
+	if _, err := tryFollow(t, &xdstest.Control{Address: deaf.Addr().String()}, "wait=50ms"); err == nil || !strings.Contains(err.Error(), "it has not sent any rules within 50ms") {
 		t.Error("a server that takes connections and says nothing:", err)
 	}
 }
 
 // TestSilence: a control plane that takes the stream and says nothing is told of while old rules stay.
 func TestSilence(t *testing.T) {
-	c := startControl(t, nil)
-	c.set(limit("shop", 5))
+	c := xdstest.Start(t, nil)
+	c.Set(xdstest.Limit("shop", 5))
 	f := follow(t, c, "silence=20ms")
-	c.stop()
+	c.Stop()
 	f.want("shop/user 5/min fixed-window", "connection refused")
-	c.start()
+	c.Start()
 	f.want("shop/user 5/min fixed-window", "sent nothing for 20ms")
-	c.set(limit("shop", 5))
+	c.Set(xdstest.Limit("shop", 5))
 	f.want("shop/user 5/min fixed-window", "")
 }
 
@@ -264,7 +265,7 @@ func TestFlood(t *testing.T) {
 			}
 		}()
 		for i := 1; i <= n; i++ {
-			if err := s.Send(answer(t, fmt.Sprint(i), limit("shop", i))); err != nil {
+			if err := s.Send(answer(t, fmt.Sprint(i), xdstest.Limit("shop", i))); err != nil {
 				return err
 			}
 		}
@@ -273,7 +274,7 @@ func TestFlood(t *testing.T) {
 	})
 	f := follow(t, c)
 	f.want(fmt.Sprintf("shop/user %d/min fixed-window", n), "")
-	soon(t, func() string {
+	xdstest.Soon(t, func() string {
 		for {
 			select {
 			case nonce := <-acks:
@@ -292,21 +293,19 @@ func TestFlood(t *testing.T) {
 
 // TestRefusedAgain: a control plane that sends what was refused again at once, as the library does, is not asked in a tight circle.
 func TestRefusedAgain(t *testing.T) {
-	c := startControl(t, nil)
-	c.set(limit("shop", 5))
+	c := xdstest.Start(t, nil)
+	c.Set(xdstest.Limit("shop", 5))
 	f := follow(t, c, "refuse=1000h") // tests end before
-	soon(t, func() string {
+	xdstest.Soon(t, func() string {
 		if f.s.Status().Accepted != 2 {
 			return "not watched"
 		}
 		return ""
 	})
-	c.set(`domain: "shop" descriptors {}`)
+	c.Set(`domain: "shop" descriptors {}`)
 	f.want("shop/user 5/min fixed-window", "empty key")
-	soon(t, func() string {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.responses < 4 { // to Load, to Watch, and twice the bad one
+	xdstest.Soon(t, func() string {
+		if c.Responses() < 4 { // to Load, to Watch, and twice the bad one
 			return "it was not sent again"
 		}
 		return ""
@@ -341,14 +340,14 @@ func (s stuck) Send(*discoveryv3.DiscoveryRequest) error {
 
 // TestCopyFails: a copy that can't be written is told once, and the rules are active all the same.
 func TestCopyFails(t *testing.T) {
-	c := startControl(t, nil)
-	c.set(limit("shop", 5))
+	c := xdstest.Start(t, nil)
+	c.Set(xdstest.Limit("shop", 5))
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var failed []string
-	s, err := Open("xds://"+c.address+"?node="+node+"&last="+file+"/last", Options{NotKept: func(err error) { failed = append(failed, err.Error()) }})
+	s, err := Open("xds://"+c.Address+"?node="+xdstest.Node+"&last="+file+"/last", Options{NotKept: func(err error) { failed = append(failed, err.Error()) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,17 +12,19 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"pgregory.net/rapid"
+
+	"github.com/weir-limit/weir/cmd/weir/internal/xdstest"
 )
 
 // packed is resources of domains with one limit each; 0 is a bad one.
 func packed(t testing.TB, limits map[string]int) (all []*anypb.Any) {
 	t.Helper()
 	for _, domain := range slices.Sorted(maps.Keys(limits)) {
-		text := limit(domain, limits[domain])
+		text := xdstest.Limit(domain, limits[domain])
 		if limits[domain] == 0 {
 			text = strings.Replace(text, "MINUTE", "UNKNOWN", 1)
 		}
-		resource, err := anypb.New(config(t, text))
+		resource, err := anypb.New(xdstest.Config(t, text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +149,7 @@ func TestUnchanged(t *testing.T) {
 
 // TestRuleFile: each field of a resource is in the rule file, and it is read as envoyproxy/ratelimit reads it.
 func TestRuleFile(t *testing.T) {
-	c := config(t, `
+	c := xdstest.Config(t, `
 domain: "d: \"x\"\n*"
 descriptors {
   key: "route/*" value: "route/*" shadow_mode: true
@@ -215,14 +217,14 @@ func TestBadResources(t *testing.T) {
 		deep = &rlsv3.RateLimitDescriptor{Key: "k", Descriptors: []*rlsv3.RateLimitDescriptor{deep}}
 	}
 	for want, c := range map[string]*rlsv3.RateLimitConfig{
-		"empty domain":              config(t, `name: "x"`),
-		"unit is missing":           config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { requests_per_unit: 1 } }`),
-		`unit "9"`:                  config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: 9 requests_per_unit: 1 } }`),
-		"unlimited excludes unit":   config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: DAY unlimited: true } }`),
-		"empty key":                 config(t, `name: "x" domain: "d" descriptors { value: "k" rate_limit { unit: DAY requests_per_unit: 1 } }`),
-		"duplicate descriptor":      config(t, `name: "x" domain: "d" descriptors { key: "k" } descriptors { key: "k" }`),
-		"empty name":                config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: DAY replaces { } } }`),
-		"replaces its own name":     config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: DAY name: "n" replaces { name: "n" } } }`),
+		"empty domain":              xdstest.Config(t, `name: "x"`),
+		"unit is missing":           xdstest.Config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { requests_per_unit: 1 } }`),
+		`unit "9"`:                  xdstest.Config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: 9 requests_per_unit: 1 } }`),
+		"unlimited excludes unit":   xdstest.Config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: DAY unlimited: true } }`),
+		"empty key":                 xdstest.Config(t, `name: "x" domain: "d" descriptors { value: "k" rate_limit { unit: DAY requests_per_unit: 1 } }`),
+		"duplicate descriptor":      xdstest.Config(t, `name: "x" domain: "d" descriptors { key: "k" } descriptors { key: "k" }`),
+		"empty name":                xdstest.Config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: DAY replaces { } } }`),
+		"replaces its own name":     xdstest.Config(t, `name: "x" domain: "d" descriptors { key: "k" rate_limit { unit: DAY name: "n" replaces { name: "n" } } }`),
 		"stand in each other":       {Name: "x", Domain: "d", Descriptors: []*rlsv3.RateLimitDescriptor{deep}},
 		"there are 10001 resources": nil,
 	} {
@@ -252,8 +254,8 @@ func TestReasonIsBounded(t *testing.T) {
 
 // FuzzRead: no bytes of a control plane stop the process.
 func FuzzRead(f *testing.F) {
-	for _, text := range []string{limit("shop", 5), `domain: "d" descriptors { key: "a*" value: "a*" descriptors { key: "b" } }`} {
-		raw, err := proto.Marshal(config(f, text))
+	for _, text := range []string{xdstest.Limit("shop", 5), `domain: "d" descriptors { key: "a*" value: "a*" descriptors { key: "b" } }`} {
+		raw, err := proto.Marshal(xdstest.Config(f, text))
 		if err != nil {
 			f.Fatal(err)
 		}
