@@ -39,8 +39,20 @@ import (
 	"github.com/weir-limit/weir/rules/source"
 )
 
-// settled is how long a stream lasts that was no failure: after a shorter one the next try waits longer.
-const settled = 10 * time.Second
+const (
+	// settled is how long a stream lasts that was no failure: after a shorter one the next try waits longer.
+	settled = 10 * time.Second
+	// againFirst and againMost are the longest pauses before another stream: at first, and of all.
+	againFirst = 500 * time.Millisecond
+	againMost  = 30 * time.Second
+	// refuseFirst and refuseMost are those before an answer is refused again that was refused already.
+	refuseFirst = time.Second
+	refuseMost  = 5 * time.Second
+	// silence is how long the control plane may say nothing on a new stream before that is told.
+	silence = 10 * time.Second
+	// between is how long the next answer waits after one was read: of those that come meanwhile only the last counts.
+	between = 100 * time.Millisecond
+)
 
 // pace is how long things take. Tests have less patience.
 type pace struct {
@@ -49,17 +61,14 @@ type pace struct {
 	// refuse is how long to wait before an answer is refused again that is the same as the one refused
 	// before: there are control planes that send it again as soon as they hear.
 	refuse weir.Backoff
-	// silence is how long the control plane may say nothing on a new stream before that is told.
-	silence time.Duration
-	// between is how long the next answer waits after one was read: of those that come meanwhile only the last counts.
-	between time.Duration
+
+	silence, between time.Duration
 }
 
 func usualPace() pace {
 	return pace{
-		again:   weir.Backoff{First: 500 * time.Millisecond, Most: 30 * time.Second},
-		refuse:  weir.Backoff{First: time.Second, Most: 5 * time.Second},
-		silence: 10 * time.Second, between: 100 * time.Millisecond,
+		again: weir.Backoff{First: againFirst, Most: againMost}, refuse: weir.Backoff{First: refuseFirst, Most: refuseMost},
+		silence: silence, between: between,
 	}
 }
 
