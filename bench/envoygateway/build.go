@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,26 +23,50 @@ func (b *built) build(ctx context.Context, only string) error {
 		return err
 	}
 	into := filepath.Dir(self)
+	peer, err := peerModule(into)
+	if err != nil {
+		return err
+	}
 	for _, it := range []struct {
-		file        *string
-		name, dir   string
-		what, alone string
-		part        string
+		file      *string
+		name, dir string
+		work      string
+		args      []string
+		part      string
 	}{
-		{&b.weir, "weir", "../..", "./cmd/weir", "", ""},
-		{&b.gateway, "envoy-gateway", ".", gatewayModule + "/cmd/envoy-gateway", "off", "gateway"},
-		{&b.ratelimit, "ratelimit", ".", "github.com/envoyproxy/ratelimit/src/service_cmd", "off", "golden"},
+		{&b.weir, "weir", "../..", "", []string{"./cmd/weir"}, ""},
+		{&b.gateway, "envoy-gateway", ".", "off", []string{gatewayModule + "/cmd/envoy-gateway"}, "gateway"},
+		{&b.ratelimit, "ratelimit", "../envoyratelimit", "off", []string{"-mod=mod", "-modfile=" + peer, "github.com/envoyproxy/ratelimit/src/service_cmd"}, "golden"},
 	} {
 		if *it.file != "" || it.part != "" && only != "" && only != it.part {
 			continue
 		}
 		*it.file = filepath.Join(into, it.name)
-		fmt.Println("build", it.what)
-		if _, err := command(ctx, it.dir, it.alone, "go", "build", "-o", *it.file, it.what); err != nil {
+		fmt.Println("build", it.name)
+		if _, err := command(ctx, it.dir, it.work, "go", append([]string{"build", "-o", *it.file}, it.args...)...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// peerModule is the go.mod of bench/envoyratelimit, without the replacement of a version of the configurations that
+// knows no months and years. envoyproxy/ratelimit can't be built with what Envoy Gateway requires beside.
+func peerModule(into string) (string, error) {
+	name := filepath.Join(into, "ratelimit.mod")
+	for from, to := range map[string]string{"go.mod": name, "go.sum": strings.TrimSuffix(name, ".mod") + ".sum"} {
+		text, err := os.ReadFile(filepath.Join("../envoyratelimit", from))
+		if err != nil {
+			return "", err
+		}
+		lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "replace github.com/envoyproxy/go-control-plane/ratelimit ")
+		})
+		if err := os.WriteFile(to, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return name, nil
 }
 
 // command gives what a command printed. work is the workspace; empty: that of the folder.
