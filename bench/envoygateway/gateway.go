@@ -21,7 +21,7 @@ provider:
   custom:
     resource: {type: File, file: {paths: [%q]}}
     infrastructure: {type: Host, host: {configHome: %q, dataHome: %q, stateHome: %q, runtimeDir: %q}}
-rateLimit: {backend: {type: Redis, redis: {url: "127.0.0.1:6379"}}}
+rateLimit: {backend: {type: Redis, redis: {url: "redis://127.0.0.1:6379"}}}
 extensionApis: {enableBackend: true}
 `
 
@@ -33,22 +33,22 @@ spec: {controllerName: gateway.envoyproxy.io/gatewayclass-controller}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
-metadata: {name: eg}
+metadata: {name: eg, namespace: default}
 spec: {gatewayClassName: eg, listeners: [{name: http, protocol: HTTP, port: 8888}]}
 ---
 apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: Backend
-metadata: {name: backend}
+metadata: {name: backend, namespace: default}
 spec: {endpoints: [{ip: {address: 127.0.0.1, port: 3000}}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
-metadata: {name: backend}
+metadata: {name: backend, namespace: default}
 spec: {parentRefs: [{name: eg}], rules: [{backendRefs: [{group: gateway.envoyproxy.io, kind: Backend, name: backend}], matches: [{path: {type: PathPrefix, value: /}}]}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
-metadata: {name: shop}
+metadata: {name: shop, namespace: default}
 spec: {parentRefs: [{name: eg}], hostnames: [www.example.com], rules: [{backendRefs: [{group: gateway.envoyproxy.io, kind: Backend, name: backend}], matches: [{path: {type: PathPrefix, value: /}}]}]}
 ---
 `
@@ -57,7 +57,7 @@ spec: {parentRefs: [{name: eg}], hostnames: [www.example.com], rules: [{backendR
 func policy(route string, requests int, unit string) string {
 	return fmt.Sprintf(`apiVersion: gateway.envoyproxy.io/v1alpha1
 kind: BackendTrafficPolicy
-metadata: {name: limits-%s}
+metadata: {name: limits-%s, namespace: default}
 spec:
   targetRefs: [{group: gateway.networking.k8s.io, kind: HTTPRoute, name: %[1]s}]
   rateLimit:
@@ -144,7 +144,7 @@ func (t *trial) begin() error {
 		return err
 	}
 	return t.until("an answer without policies", func() string {
-		if readyz := t.weir.page(t.ctx, "/metrics"); !strings.Contains(readyz, "weir_rules_reload_success 1") {
+		if readyz := t.weir.page(t.ctx, "/metrics"); !strings.Contains(readyz, "\nweir_rules_reload_success 1") {
 			return "no rules yet"
 		}
 		return t.answers(domain, anyRoute, "ann", 3, 0)
@@ -280,7 +280,7 @@ func (t *trial) bad() error {
 		return err
 	}
 	return t.until("a good policy behind it is accepted", func() string {
-		if m := t.weir.page(t.ctx, "/metrics"); !strings.Contains(m, "weir_rules_reload_success 1") {
+		if m := t.weir.page(t.ctx, "/metrics"); !strings.Contains(m, "\nweir_rules_reload_success 1") {
 			return "the old rules are active because a reload failed"
 		}
 		return t.over("ann")
@@ -313,7 +313,7 @@ func (t *trial) restart() error {
 	}()
 	t.gateway.stop()
 	if err := t.until("Weir tells that Envoy Gateway is away", func() string {
-		if !strings.Contains(t.weir.page(t.ctx, "/metrics"), "weir_rules_reload_success 0") {
+		if !strings.Contains(t.weir.page(t.ctx, "/metrics"), "\nweir_rules_reload_success 0") {
 			return "it does not"
 		}
 		return ""
@@ -324,7 +324,7 @@ func (t *trial) restart() error {
 		return err
 	}
 	if err := t.until("Envoy Gateway is started anew, and followed", func() string {
-		if !strings.Contains(t.weir.page(t.ctx, "/metrics"), "weir_rules_reload_success 1") {
+		if !strings.Contains(t.weir.page(t.ctx, "/metrics"), "\nweir_rules_reload_success 1") {
 			return "it is not"
 		}
 		return ""

@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long a server may take on a machine that has much else to do.
-const patience = 2 * time.Minute
+const patience = 40 * time.Second
 
 // output is what a process says.
 type output struct {
