@@ -162,6 +162,10 @@ bench-overload: build ## Offer the daemon five times what it can do; BENCH=-time
 compare-ratelimit: ## Ask a real envoyproxy/ratelimit and Weir the same at random; COMPARE='-seed 2 -json', or -help
 	cd bench/envoyratelimit && $(ALONE) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit $(COMPARE)
 
+.PHONY: compare-gateway
+compare-gateway: ## Have a real Envoy Gateway hand its rules to Weir; the first time it takes minutes to build; GATEWAY='-only golden', or -help
+	cd bench/envoygateway && $(ALONE) build -trimpath -o ../../bin/compare-gateway . && ../../bin/compare-gateway $(GATEWAY)
+
 bench-peers: ## Measure Weir and a real envoyproxy/ratelimit with Redis by turns; 30 s
 	cd bench/envoyratelimit && $(ALONE) build -trimpath -o ../../bin/compare-ratelimit . && ../../bin/compare-ratelimit -bench $(COMPARE)
 

@@ -97,7 +97,7 @@ func (p *place) all() []*Rule {
 
 // pairs gives each place at and below p with the one of o that is written alike. It ends when there is none.
 func (p *place) pairs(o *place, are func(p, o *place) bool) bool {
-	if p.entry != o.entry || p.share != o.share || !are(p, o) {
+	if p.entry != o.entry || p.literal != o.literal || p.share != o.share || !are(p, o) {
 		return false
 	}
 	if p.below == nil || o.below == nil {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -31,6 +32,16 @@ func openOf(way []*place) openWords {
 		}
 	}
 	return o
+}
+
+// literalOf is the entries of a way whose * is no pattern, a bit each.
+func literalOf(way []*place) (bits uint16) {
+	for i, p := range way {
+		if p.literal {
+			bits |= 1 << i
+		}
+	}
+	return bits
 }
 
 // firstBits is the bits of the first n entries.
@@ -190,7 +201,7 @@ func (s *Set) Entries(r *Rule, name string) (entries []Entry, ok bool) {
 		return nil, false
 	}
 	for i := range entries {
-		if r.open.values>>i&1 == 0 {
+		if (r.open.values|r.literal)>>i&1 == 0 {
 			entries[i].Value = strings.ReplaceAll(entries[i].Value, "*", "") // which fits where all values have one count
 		}
 	}
@@ -199,6 +210,20 @@ func (s *Set) Entries(r *Rule, name string) (entries []Entry, ok bool) {
 		return nil, false
 	}
 	return entries, true
+}
+
+// Example is the entries of a request that meets r, unless another descriptor takes it: a 1 stands for
+// each * of a pattern, and alice for a value that the descriptor leaves out. An override has none.
+func (r *Rule) Example() []Entry {
+	entries := slices.Clone(r.Path)
+	for i := range entries {
+		e := &entries[i]
+		if r.literal>>i&1 == 0 {
+			e.Key, e.Value = strings.ReplaceAll(e.Key, "*", "1"), strings.ReplaceAll(e.Value, "*", "1")
+		}
+		e.Value = cmp.Or(e.Value, "alice")
+	}
+	return entries
 }
 
 // EntriesOf is the entries of a request that meets r, given the words that r leaves open, as AppendKeyName tells them. It is false where

@@ -18,6 +18,8 @@ type place struct {
 	// entry is the key and value as written: with *, and without a value where any fits.
 	entry Entry
 	line  int // of the file, from 1
+	// literal is `match: exact`: a * of the key or the value is no pattern.
+	literal bool
 	// share is share_threshold: all values that fit have one count.
 	share bool
 	// toMetric is value_to_metric: metrics tell the values apart.
@@ -34,6 +36,17 @@ type place struct {
 	rules []*Rule
 	below *level // nil when there is nothing
 }
+
+// pattern is a text of p's entry, as requests are held against it.
+func (p *place) pattern(text string) pattern {
+	if p.literal {
+		return pattern{text}
+	}
+	return newPattern(text)
+}
+
+// key is what a request's key has to fit. It is made when it is needed: families and level.keys have it for matching.
+func (p *place) key() pattern { return p.pattern(p.entry.Key) }
 
 // exact is whether p is for one key and value alone. No other place of its level takes a request
 // away from it.
@@ -66,8 +79,8 @@ type family struct {
 // add puts in p, unless its key and value are there: then it gives that place. Places are added in the
 // order of the file, so an order is found by counting.
 func (l *level) add(p *place) (double *place) {
-	key := newPattern(p.entry.Key)
-	p.order, p.value = l.size, newPattern(p.entry.Value)
+	key := p.key()
+	p.order, p.value = l.size, p.pattern(p.entry.Value)
 	p.keepKey = key.wild()
 	p.keepValue = !p.share && (p.entry.Value == "" || p.value.wild())
 

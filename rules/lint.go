@@ -62,7 +62,7 @@ func (pr prober) hiding(p *place) *place {
 	}
 	// No value is the empty text here. It fits where any value does, which is right: a key alone takes
 	// each value, so only patterns of nothing but * can hide it.
-	e := Entry{strings.ReplaceAll(p.entry.Key, "*", pr.byte), strings.ReplaceAll(p.entry.Value, "*", pr.byte)}
+	e := Entry{strings.Join(p.key(), pr.byte), strings.Join(p.value, pr.byte)}
 	first := pr.level.nextWild(pr.level.families[e.Key], e, -1)
 	if first == p {
 		return nil
@@ -78,7 +78,7 @@ func (f *file) lint() {
 		if len(p.path) == MaxEntries+1 {
 			f.add(p.at, SeverityWarning, p.rule, "never matches: a request has at most %d entries", MaxEntries)
 		}
-		if e := p.place.entry; literals(e.Key) > MaxWord || literals(e.Value) > MaxWord {
+		if p.place.key().literals() > MaxWord || p.place.value.literals() > MaxWord {
 			f.add(p.at, SeverityWarning, p.rule, "never matches: a request's key and value have at most %d bytes", MaxWord)
 		}
 		pr, known := probers[p.level]
@@ -112,9 +112,6 @@ func (f *file) lintNames() {
 		}
 	}
 }
-
-// literals is how many bytes every text that fits a pattern has at least.
-func literals(text string) int { return len(text) - strings.Count(text, "*") }
 
 // pretty is the entry as key=value.
 func (e Entry) pretty() string {

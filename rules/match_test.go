@@ -118,6 +118,43 @@ descriptors:
 
 // Where Envoy's service joins key and value by _, and so mixes them up, nothing
 // is mixed up here.
+// TestMatchExact: with match: exact a * of a key and of a value is a *, as in names of a control plane.
+func TestMatchExact(t *testing.T) {
+	set := parse(t, `
+domain: shop
+descriptors:
+- key: route/*
+  value: route/*
+  match: exact
+  descriptors:
+  - {key: user, limits: [1/s]}
+- {key: "tag*", match: exact, limits: [1/s]}
+`)
+	for words, want := range map[string]string{
+		"route/*=route/* user=ann": "route/*=route/*/user",
+		"route/a=route/a user=ann": "",
+		"route/*=route/a user=ann": "",
+		"tag*=x":                   "tag*",
+		"tags=x":                   "",
+	} {
+		if got := match(set, strings.Fields(words)...); got != want {
+			t.Errorf("%s: %q, want %q", words, got, want)
+		}
+	}
+	user := set.Rules()[0]
+	if got := user.Example(); !slices.Equal(got, descriptor("route/*=route/*", "user=alice").Entries) {
+		t.Error("an example:", got)
+	}
+	if got, ok := set.Entries(user, "ann"); !ok || !slices.Equal(got, descriptor("route/*=route/*", "user=ann").Entries) {
+		t.Error("the entries of a client:", got, ok)
+	}
+	pattern := strings.Replace("domain: shop\ndescriptors: [{key: a, value: b*, limits: [1/s], MATCH}]", "MATCH", "owner: o", 1)
+	exact := strings.Replace(pattern, "owner: o", "match: exact", 1)
+	if e := (rules.Entry{Key: "a", Value: "b*"}); parse(t, pattern).Item("shop", e).Same(parse(t, exact).Item("shop", e)) {
+		t.Error("a pattern is the same as an exact value")
+	}
+}
+
 func TestKeysAreNotJoined(t *testing.T) {
 	set := parse(t, `
 domain: shop

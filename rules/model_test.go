@@ -18,8 +18,12 @@ type node struct {
 	key, value string
 	limits     int
 	share      bool
+	exact      bool
 	below      []*node
 }
+
+// wild is whether texts of a request can fit n that are not its own.
+func (n *node) wild() bool { return !n.exact && strings.Contains(n.key+n.value, "*") }
 
 func (n *node) entry() rules.Entry { return rules.Entry{Key: n.key, Value: n.value} }
 
@@ -32,7 +36,8 @@ func drawNodes(t *rapid.T, depth int) []*node {
 			value:  rapid.SampledFrom([]string{"", "x", "xy", "x*", "*y", "*", "x*y", "*x*", "**", "xyz*", "x*x", "é"}).Draw(t, "value"),
 			limits: rapid.IntRange(0, 2).Draw(t, "limits"),
 		}
-		n.share = strings.Contains(n.key+n.value, "*") && rapid.Bool().Draw(t, "share")
+		n.exact = rapid.IntRange(0, 3).Draw(t, "exact") == 0
+		n.share = n.wild() && rapid.Bool().Draw(t, "share")
 		if seen[n.entry()] {
 			continue
 		}
@@ -53,6 +58,9 @@ func writeNodes(b *strings.Builder, list []*node, indent string) {
 	b.WriteString("\n")
 	for _, n := range list {
 		fmt.Fprintf(b, "%s- key: %q\n%s  value: %q\n%s  share_threshold: %v\n", indent, n.key, indent, n.value, indent, n.share)
+		if n.exact {
+			fmt.Fprintf(b, "%s  match: exact\n", indent)
+		}
 		if n.limits > 0 {
 			fmt.Fprintf(b, "%s  limits: [%s]\n", indent, strings.Join([]string{"1/s", "10/min"}[:n.limits], ", "))
 		}
@@ -74,8 +82,7 @@ func walk(list []*node, entries []rules.Entry) (way []*node) {
 		}
 	}
 	for _, n := range list {
-		wild := strings.Contains(n.key+n.value, "*")
-		if found == nil && wild && glob(n.key, entries[0].Key) && (n.value == "" || glob(n.value, entries[0].Value)) {
+		if found == nil && n.wild() && glob(n.key, entries[0].Key) && (n.value == "" || glob(n.value, entries[0].Value)) {
 			found = n
 		}
 	}
@@ -102,10 +109,10 @@ func whose(way []*node, entries []rules.Entry) string {
 	var words []string
 	for i, n := range way {
 		words = append(words, fmt.Sprintf("%q=%q", n.key, n.value))
-		if strings.Contains(n.key, "*") {
+		if !n.exact && strings.Contains(n.key, "*") {
 			words = append(words, fmt.Sprintf("key %q", entries[i].Key))
 		}
-		if !n.share && (n.value == "" || strings.Contains(n.value, "*")) {
+		if !n.share && (n.value == "" || !n.exact && strings.Contains(n.value, "*")) {
 			words = append(words, fmt.Sprintf("value %q", entries[i].Value))
 		}
 	}

@@ -71,10 +71,10 @@ func (f *file) fit(m *mapping, base *Rule, made []*Rule) {
 	}
 }
 
-// options reads what a descriptor, whose key and value are last, says besides
+// options reads what a descriptor, whose key and value are those of at, says besides
 // them and its limits. What it makes is a Rule without a limit, from which each rule of the descriptor
 // is copied.
-func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
+func (f *file) options(m *mapping, name string, path []Entry, at *place) Rule {
 	r := Rule{
 		Name: name, Domain: f.domain.name, Path: path,
 		File: f.file, Line: m.node.Line, Column: m.node.Column,
@@ -90,7 +90,7 @@ func (f *file) options(m *mapping, name string, path []Entry, last Entry) Rule {
 	if n := m.value("metadata"); n != nil {
 		r.Metadata = f.metadata(n, name)
 	}
-	if r.ShareThreshold && !strings.Contains(last.Key+last.Value, "*") {
+	if r.ShareThreshold && !at.key().wild() && !at.pattern(at.entry.Value).wild() {
 		f.add(m.members["share_threshold"].key, SeverityError, name, "share_threshold needs a * in the value: it is for values that one pattern stands for")
 	}
 	return r

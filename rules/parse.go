@@ -172,7 +172,10 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 		return
 	}
 	key, ok := f.needed(&m, "key", around)
-	p := &place{entry: Entry{Key: key, Value: f.text(&m, "value", around)}, line: n.Line}
+	p := &place{
+		entry: Entry{Key: key, Value: f.text(&m, "value", around)}, line: n.Line,
+		literal: f.oneOf(&m, "match", around, "pattern", "exact") == "exact",
+	}
 	// Below what any request can meet, descriptors are read for their errors.
 	met := len(path) <= MaxEntries
 	rule := around
@@ -185,11 +188,11 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	}
 	f.onlyKeys(
 		&m, rule, "a descriptor",
-		"key", "value", "rate_limit", "limits", "descriptors", "name", "owner", "shadow_mode", "fallback", "charge",
+		"key", "value", "match", "rate_limit", "limits", "descriptors", "name", "owner", "shadow_mode", "fallback", "charge",
 		"sync", "lease", "sharing", "leaders", "partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold",
 		"metadata",
 	)
-	base := f.options(&m, rule, path, p.entry)
+	base := f.options(&m, rule, path, p)
 	p.share, p.toMetric = base.ShareThreshold, base.ValueToMetric
 	if made := f.rules(&m, base); met {
 		p.rules = made

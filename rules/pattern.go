@@ -11,6 +11,14 @@ func newPattern(text string) pattern { return strings.Split(text, "*") }
 
 func (p pattern) wild() bool { return len(p) > 1 }
 
+// literals is how many bytes every text that fits has at least.
+func (p pattern) literals() (n int) {
+	for _, part := range p {
+		n += len(part)
+	}
+	return n
+}
+
 // matches is whether the whole of text fits. Taking each middle part where it
 // first occurs leaves the most for those after it, so no choice is ever
 // regretted.

@@ -24,7 +24,8 @@ type Rule struct {
 	// Domain is the domain of the file, or that of the request that brought an override.
 	Domain string
 	// Path is the keys and values of the descriptor and those around it, as
-	// written: * is a pattern, and no value means any. It is nil for an override.
+	// written: * is a pattern, unless the descriptor says match: exact, and no value
+	// means any. It is nil for an override.
 	Path []Entry
 
 	// Limit is what the descriptor allows; nil when Unlimited. A Limit never changes, so it
@@ -79,6 +80,8 @@ type Rule struct {
 	// open tells which words of a request make the key of the count: those that the
 	// descriptor leaves open, as a key without a value does.
 	open openWords
+	// literal tells by bit which entries of Path have a * that is no pattern: `match: exact`.
+	literal uint16
 	// place names the count for the store: the way to the descriptor and the
 	// limit's name, or what weir.StateRules has for those without, so that a limit
 	// that was changed keeps what was used. Unlike Name it is of one rule only.

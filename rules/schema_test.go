@@ -207,7 +207,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"rate_limit: {unit: day, requests_per_unit: 4294967296}", "rate_limit: {unit: day, unlimited: true}", "rate_limit: {unit: day, unlimited: perhaps}",
 		"rate_limit: {unit: day, limit: 5}", "rate_limit: {unit: day, replaces: a}", "rate_limit: {unit: day, replaces: [a]}", "rate_limit: {unit: day, replaces: [{}]}",
 		"limits: [1/s], shadow_mode: maybe", "limits: [1/s], fallback: opened", "limits: [1/s], charge: during", "limits: [1 concurrent], charge: after",
-		"limits: [1/s, {limit: 1/s leaky-queue}], charge: after", "limits: [1/s], share_threshold: true", "limits: [1/s], sync: 5", "limits: [1/s], lease: 5", "limits: [1/s], sync: 5 minutes",
+		"limits: [1/s, {limit: 1/s leaky-queue}], charge: after", "limits: [1/s], share_threshold: true", "value: a*, match: exact, limits: [1/s], share_threshold: true", "value: a*, match: regex", "limits: [1/s], sync: 5", "limits: [1/s], lease: 5", "limits: [1/s], sync: 5 minutes",
 		"limits: [1/s], sharing: gossips", "limits: [1/s], partition: fair", "limits: [1/s], nodes: 0", "limits: [1/s], nodes: 1.5", "limits: [1/s], metadata: [1]",
 		"value: [a]", "value: {a: b}", "descriptors: {}", "descriptors: [{kee: a}]", "owner: [me]", "limits: [1/s], name: {}",
 	} {
@@ -236,7 +236,7 @@ func TestSchemaTellsAll(t *testing.T) {
 			}
 		}
 	}
-	if n := len(s.Definitions["descriptor"].Properties); n != 21 {
+	if n := len(s.Definitions["descriptor"].Properties); n != 22 {
 		t.Errorf("a descriptor has %d keys", n)
 	}
 }
@@ -336,6 +336,7 @@ descriptors:
      sync: 5ms, sharing: lease, partition: open, nodes: 0x10, descriptors: [{key: b, limits: [5 concurrent ttl 5s]}]}
   - {key: c, rate_limit: {unit: DAY, requests_per_unit: 1_000, name: x, replaces: [{name: y}]}, descriptors: ~}
   - {key: f, limits: [1/s], lease: 5ms}
+  - {key: "g*", value: "g*", match: exact, limits: [1/s]}
   - {key: d, rate_limit: {unlimited: True, unit: never, name: y}, domain: 5, unit: day}
 `
 
@@ -398,7 +399,7 @@ var words = []string{
 	"domain", "descriptors", "key", "value", "rate_limit", "limits", "limit", "name", "owner", "shadow_mode", "fallback", "charge", "sync", "lease", "sharing",
 	"partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata", "unit", "requests_per_unit", "unlimited", "replaces",
 	"", "~", "null", "true", "Yes", "off", "y", "0", "1", "-1", "+7", "0x1F", "0o17", "1_000", "1e3", "1.5", ".inf", "4294967295", "4294967296", "2026-11-20",
-	"local", "open", "closed", "before", "after", "lease", "share", "500ms", "24h", "25h", "1 s", "*", "a*b", "a",
+	"local", "open", "closed", "before", "after", "lease", "share", "match", "exact", "pattern", "500ms", "24h", "25h", "1 s", "*", "a*b", "a",
 	"second", "MINUTE", "Hour", "day", "weeks", "ſecond", "mınute", "weeK", "month", "year",
 	"10/s", " 10/s ", "0/min", "10/5min burst 3", "10/s  burst  5 initial 2", "10/seconds", "5/day fixed-window zone Europe/Berlin", "5/month fixed-window",
 	"5/24h fixed-window anchored count-denied", "10/s warm-up 5minutes cold 4", "10/s leaky-queue queue 0", "10 concurrent ttl 5mins", "10 concurrent",

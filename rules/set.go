@@ -6,7 +6,7 @@ import (
 )
 
 // Set is the rules of all domains. It never changes, and may be shared between
-// goroutines. It is made by Parse, Load and Demo.
+// goroutines. It is made by Parse, Load and Demo. A nil Set has no domains and no rules.
 //
 // That it never changes is what makes a reload safe: a request takes one Set at its
 // beginning and goes by it to its end, while Limiter.Replace puts another in place.
@@ -33,7 +33,12 @@ type domain struct {
 }
 
 // Domains is the names of all domains, sorted.
-func (s *Set) Domains() []string { return slices.Sorted(slices.Values(s.names)) }
+func (s *Set) Domains() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(slices.Values(s.names))
+}
 
 // Same is whether a domain has the same text in both sets, or is in neither.
 func (s *Set) Same(o *Set, domain string) bool { return bytes.Equal(s.text(domain), o.text(domain)) }
@@ -48,7 +53,12 @@ func (s *Set) text(domain string) []byte {
 
 // Rules is all rules in the order of their files, one for each limit. A
 // descriptor without a limit has none.
-func (s *Set) Rules() []*Rule { return slices.Clone(s.rules) }
+func (s *Set) Rules() []*Rule {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.rules)
+}
 
 // Warnings is what people should know of the files, in their order.
 func (s *Set) Warnings() []Finding { return slices.Clone(s.warnings) }

@@ -260,7 +260,7 @@ func (l *level) places() []*place {
 
 // fits is whether p would take e if nothing stood before it.
 func (p *place) fits(e Entry) bool {
-	return newPattern(p.entry.Key).matches(e.Key) && p.accepts(e.Value)
+	return p.key().matches(e.Key) && p.accepts(e.Value)
 }
 
 // distance is small for places that somebody may have meant by e. A key counts for more than a value:
@@ -282,7 +282,7 @@ func slips(a, b string) int {
 func (l *level) miss(e Entry, all []*place) string {
 	var values, keys []string
 	for _, p := range all {
-		if newPattern(p.entry.Key).matches(e.Key) {
+		if p.key().matches(e.Key) {
 			values = append(values, p.entry.Value)
 		} else {
 			keys = append(keys, p.entry.Key)

@@ -14,7 +14,7 @@ func (l *level) markValues(way []*place) {
 	mark := func(p *place) {
 		way := append(way[:len(way):len(way)], p)
 		for _, r := range p.rules {
-			r.open, r.values = openOf(way), openValues(way, r.DetailedMetric)
+			r.open, r.literal, r.values = openOf(way), literalOf(way), openValues(way, r.DetailedMetric)
 		}
 		p.below.markValues(way)
 	}

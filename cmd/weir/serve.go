@@ -25,6 +25,11 @@ weir_rules_reload_success say so. The daemon reads rules from another daemon (it
 admin listener's /v1/export) every 10 s, and keeps the last good copy in the user's
 cache folder, by the hash of the URL, for a start without it.
 
+With --rules xds://HOST:PORT?node=NAME rules come from a control plane that speaks
+xDS, such as Envoy Gateway. More options follow with &: ca=FILE, cert=FILE,
+key=FILE, server-name=NAME, tls=true, metadata=KEY:VALUE,…,
+node-metadata=KEY=VALUE,…, wait=5s, force-start=true, last=FILE.
+
 With --tls-cert and --tls-key all listeners speak TLS. Certificates, keys, tokens
 and passwords are read again when their files change, as above; connections
 stay. Where --tls-client-ca asks for the certificates of clients, only
@@ -64,7 +69,8 @@ func serveCommand() *cobra.Command {
   weir serve --rules /etc/weir/rules --http 0.0.0.0:8080 --grpc 0.0.0.0:8081
   weir serve --rules /etc/weir/rules --store redis://10.0.0.5:6379
   weir serve --rules http://127.0.0.1:9082/v1/export
-  weir serve --rules https://weir.example:8082/v1/export --rules-ca ca.pem --rules-token-file token`,
+  weir serve --rules https://weir.example:8082/v1/export --rules-ca ca.pem --rules-token-file token
+  weir serve --rules 'xds://envoy-gateway:18001?node=envoy-ratelimit&ca=ca.crt&cert=tls.crt&key=tls.key'`,
 		Args: noArguments,
 	}
 	serveFlags(cmd.Flags(), &c)
@@ -101,7 +107,7 @@ func runDaemon(cmd *cobra.Command, c *daemon.Config, l *logging, from fromEnviro
 }
 
 func serveFlags(f *pflag.FlagSet, c *daemon.Config) {
-	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export (default: built-in demo rules)")
+	f.StringVar(&c.Rules, "rules", "", "`PATH` of a rule file, of a folder of them, or URL of a daemon's /v1/export or of a control plane, xds://… (default: built-in demo rules)")
 	f.StringVar(&c.Candidate, "candidate", "", "`PATH` of a rule file, or of a folder of them, whose domains run beside the active ones, deny no client, and are compared: see GET /v1/shadow (default: none)")
 	f.StringVar(&c.RulesTokenFile, "rules-token-file", "", "`FILE` whose first line is the token to show the daemon that rules come from")
 	f.StringVar(&c.RulesCA, "rules-ca", "", "`FILE` with the CA to trust there (default: the CAs of this machine)")

@@ -44,10 +44,10 @@ type transport struct {
 // Transport carries requests to the daemon at u. It reads the files, and fails
 // with an *Error.
 func (c *Client) Transport(u *url.URL) (http.RoundTripper, error) {
-	switch {
-	case (c.Certificate.Path == "") != (c.Key.Path == ""):
-		return nil, &Error{c.Certificate, "a certificate and its key go together; give " + c.Key.Flag + " too, or neither"}
-	case c.WantsTLS() && u.Scheme != "https":
+	if err := c.paired(); err != nil {
+		return nil, err
+	}
+	if c.WantsTLS() && u.Scheme != "https" {
 		return nil, &Error{c.forTLS(), u.Scheme + "://" + u.Host + " knows no certificates; write https://" + u.Host}
 	}
 	f, err := open(time.Now(), readShown, c.Token, c.CA, c.Certificate, c.Key)
@@ -58,7 +58,6 @@ func (c *Client) Transport(u *url.URL) (http.RoundTripper, error) {
 }
 
 func readShown(texts [][]byte, now time.Time) (s shown, err error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if texts[0] != nil {
 		tokens, err := secretLines(texts[0], 0)
 		if err != nil {
@@ -66,21 +65,60 @@ func readShown(texts [][]byte, now time.Time) (s shown, err error) {
 		}
 		s.authorization = "Bearer " + string(tokens[0])
 	}
-	if texts[1] != nil {
-		if config.RootCAs, err = readAuthorities(texts, 1, now); err != nil {
-			return s, err
-		}
-	}
-	if texts[2] != nil {
-		pair, err := readPair(texts, 2, now)
-		if err != nil {
-			return s, err
-		}
-		config.Certificates = []tls.Certificate{pair}
+	config, err := readConfig(texts, 1, now)
+	if err != nil {
+		return s, err
 	}
 	s.transport = http.DefaultTransport.(*http.Transport).Clone()
 	s.transport.TLSClientConfig = config
 	return s, nil
+}
+
+// readConfig is what a client believes and shows that has the files of a CA, a certificate
+// and its key from texts[ca] on; each may be nil.
+func readConfig(texts [][]byte, ca int, now time.Time) (config *tls.Config, err error) {
+	config = &tls.Config{MinVersion: tls.VersionTLS12}
+	if texts[ca] != nil {
+		if config.RootCAs, err = readAuthorities(texts, ca, now); err != nil {
+			return nil, err
+		}
+	}
+	if texts[ca+1] != nil {
+		pair, err := readPair(texts, ca+1, now)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// ClientTLS is what a client believes and shows that speaks TLS, and not HTTP: Look reads its files again, before
+// each connection.
+type ClientTLS struct{ *Files[*tls.Config] }
+
+// TLS reads the files of CA, Certificate and Key. It fails with an *Error.
+func (c *Client) TLS(now time.Time) (*ClientTLS, error) {
+	if err := c.paired(); err != nil {
+		return nil, err
+	}
+	parse := func(texts [][]byte, now time.Time) (*tls.Config, error) { return readConfig(texts, 0, now) }
+	f, err := open(now, parse, c.CA, c.Certificate, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &ClientTLS{f}, nil
+}
+
+// paired refuses a certificate without its key, and a key without its certificate.
+func (c *Client) paired() error {
+	switch {
+	case (c.Certificate.Path == "") == (c.Key.Path == ""):
+		return nil
+	case c.Certificate.Path == "":
+		return &Error{c.Key, "a certificate and its key go together; give " + c.Certificate.Flag + " too, or neither"}
+	}
+	return &Error{c.Certificate, "a certificate and its key go together; give " + c.Key.Flag + " too, or neither"}
 }
 
 // RoundTrip sends a request. The token goes to the daemon it is for, and not

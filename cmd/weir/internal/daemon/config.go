@@ -20,8 +20,8 @@ import (
 
 // Config is what a daemon is told. Each field says what it is when empty.
 type Config struct {
-	// Rules is a rule file, a folder of them, or the URL of a daemon's
-	// /v1/export. Empty: the built-in demo rules, or with Data none.
+	// Rules is a rule file, a folder of them, the URL of a daemon's /v1/export, or the
+	// URL of a control plane, as package xds has it. Empty: the built-in demo rules, or with Data none.
 	Rules string
 	// RulesCache is the file that keeps the last good copy of rules from a URL.
 	// Empty: source.DefaultCache.

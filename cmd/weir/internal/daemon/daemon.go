@@ -29,6 +29,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/tracing"
 	"github.com/weir-limit/weir/cmd/weir/internal/usagelog"
 	"github.com/weir-limit/weir/cmd/weir/internal/webhooks"
+	"github.com/weir-limit/weir/cmd/weir/internal/xds"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/sleep"
 	"github.com/weir-limit/weir/rules"
@@ -38,7 +39,8 @@ import (
 // Daemon answers who may pass. It is made by New and run once.
 type Daemon struct {
 	config  Config
-	source  *source.Source // nil: no files
+	source  origin         // nil: rules come from the database alone, or are the demo's
+	control *xds.Source    // source, if that is a control plane; nil: it is not
 	feed    *rulefeed.Feed // nil: no rule database
 	changes *changes.Gate  // likewise
 	parts   parts
@@ -132,7 +134,7 @@ func (d *Daemon) openParts() (err error) {
 	if s := d.storage.snapshots; s != nil && s.unread != nil {
 		d.config.Log.Error("counts from before are lost", "error", s.unread)
 	}
-	if d.source, err = openSource(&d.config, d.storage.traits); err != nil {
+	if err = d.openSource(); err != nil {
 		return err
 	}
 	if d.feed, err = openFeed(&d.config, d.fits, &d.exceptions); err != nil {
@@ -148,6 +150,9 @@ func (d *Daemon) openParts() (err error) {
 	d.metrics = telemetry.New(d.registry, d.config.Version, d.storage.meters, d.ready)
 	d.registry.MustRegister(telemetry.Overload(d.watcher, &d.httpGate, &d.grpcGate))
 	d.registry.MustRegister(telemetry.Readings(d.keys.metrics), telemetry.Denials(d.denials))
+	if d.control != nil {
+		d.registry.MustRegister(telemetry.Readings(d.controlMetrics))
+	}
 	limiter := rules.NewLimiter(d.storage.store, nil)
 	if d.feed != nil {
 		limiter.Except(&d.exceptions, d.granted)

@@ -74,6 +74,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		{Store: "nats://" + natstest.Start(t).Addr},
 		{Store: "kafka://127.0.0.1:1/weir?node=a"},
 		{Store: "cluster:", Cluster: "127.0.0.1:0", Rules: rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s], sharing: leader}]\n")},
+		{Rules: "xds://127.0.0.1:1?node=a&force-start=true&wait=1ms&last=" + filepath.Join(t.TempDir(), "last")},
 		{Store: "memory:?snapshot=" + filepath.Join(t.TempDir(), "counts"), UsageLog: "file:" + t.TempDir()},
 	} {
 		_, body := get(t, "http://"+start(t, c).admin+"/metrics")

@@ -125,9 +125,12 @@ func (d *Daemon) facts(ctx context.Context) []webui.Fact {
 	}
 	facts := []webui.Fact{
 		{Name: "Version", Value: d.config.Version},
-		{Name: "Started", Value: d.started.UTC().Format("2006-01-02 15:04:05 UTC")},
+		{Name: "Started", Value: clock(d.started)},
 		{Name: "Counts are kept in", Value: d.storage.scheme},
 		{Name: "Active rules", Value: fmt.Sprintf("%d in %d %s", all, domains, in)},
+	}
+	if d.control != nil {
+		facts = append(facts, d.controlFact())
 	}
 	if d.feed != nil {
 		facts = append(facts, webui.Fact{Name: "Rule database", Value: d.revision(ctx)})

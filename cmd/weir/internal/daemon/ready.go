@@ -97,15 +97,7 @@ func example(set *rules.Set) *rules.Request {
 		return &rules.Request{Domain: domain, Descriptors: []rules.Descriptor{{Entries: entries, Cost: 1}}}
 	}
 	for _, rule := range set.Rules() {
-		var entries []rules.Entry
-		for _, e := range rule.Path {
-			value := strings.ReplaceAll(e.Value, "*", "1")
-			if value == "" {
-				value = "alice"
-			}
-			entries = append(entries, rules.Entry{Key: strings.ReplaceAll(e.Key, "*", "1"), Value: value})
-		}
-		q := asked(rule.Domain, entries...)
+		q := asked(rule.Domain, rule.Example()...)
 		if found, _ := set.Match(q.Domain, &q.Descriptors[0]); len(found) > 0 && !found[0].Unlimited {
 			return q
 		}

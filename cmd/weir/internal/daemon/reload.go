@@ -13,16 +13,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/credentials"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
+	"github.com/weir-limit/weir/cmd/weir/internal/xds"
 	"github.com/weir-limit/weir/rules"
 	"github.com/weir-limit/weir/rules/source"
 )
 
 // loaded is the active rules, and what came of the last reload.
 type loaded struct {
-	set  *rules.Set
+	set  *rules.Set // nil: there are none yet
 	sets []*rules.Set // that it was joined of
 	etag string
 	// failed is why other rules than these should be active; empty: these are
@@ -32,38 +32,54 @@ type loaded struct {
 	findings []rules.Finding
 }
 
-// openSource makes the source of the rules, for a store with these traits; nil for
-// the demo rules, which do not change and fit any store.
-func openSource(c *Config, store weir.Traits) (*source.Source, error) {
-	if c.Rules == "" {
-		_, err := carrier(c)
-		return nil, err
+// origin is where the rules of --rules come from: files, another daemon, or a control plane.
+type origin interface {
+	// Load gives the rules to begin with; with an error beside them they are the last good copy. No rules, and no error: there are
+	// none yet, and Watch brings them.
+	Load(ctx context.Context) (*rules.Set, error)
+	// Watch tells of new rules, and of errors on whose account the rules before them stay, until ctx ends.
+	Watch(ctx context.Context, tell func(*rules.Set, error))
+	// Reload makes Watch look again, and tell what comes of it.
+	Reload()
+}
+
+// openSource makes the source of the rules; there is none for the demo rules, which do not change and fit any store.
+func (d *Daemon) openSource() error {
+	if xds.Is(d.config.Rules) {
+		return d.openControl()
 	}
-	carry, err := carrier(c)
-	if err != nil {
-		return nil, err
+	carry, err := carrier(&d.config)
+	if err != nil || d.config.Rules == "" {
+		return err
 	}
-	s, err := source.Open(c.Rules, source.Options{
-		Cache: c.RulesCache, Poll: c.rulesPoll, Transport: carry,
-		Check: func(set *rules.Set) error { return set.Fits(store) },
-		NotCached: func(err error) {
-			c.Log.Warn("no copy of the rules is kept for a start without their source", "error", err)
-		},
+	s, err := source.Open(d.config.Rules, source.Options{
+		Cache: d.config.RulesCache, Poll: d.config.rulesPoll, Transport: carry, Check: d.fits, NotCached: d.notKept,
 	})
 	if err != nil {
-		return nil, &ConfigError{"--rules", err.Error()}
+		return &ConfigError{"--rules", err.Error()}
 	}
-	return s, nil
+	d.source = s
+	return nil
+}
+
+// notKept says that a start without the source of the rules would fail.
+func (d *Daemon) notKept(err error) {
+	d.config.Log.Warn("no copy of the rules is kept for a start without their source", "error", err)
+}
+
+// shown is what is shown to the daemon that rules come from.
+func (c *Config) shown() credentials.Client {
+	return credentials.Client{
+		Token:       credentials.File{Flag: "--rules-token-file", Path: c.RulesTokenFile},
+		CA:          credentials.File{Flag: "--rules-ca", Path: c.RulesCA},
+		Certificate: credentials.File{Flag: "--rules-cert", Path: c.RulesCert}, Key: credentials.File{Flag: "--rules-key", Path: c.RulesKey},
+	}
 }
 
 // carrier carries requests to the daemon that rules come from; nil when it needs
 // to be shown nothing.
 func carrier(c *Config) (http.RoundTripper, error) {
-	show := credentials.Client{
-		Token:       credentials.File{Flag: "--rules-token-file", Path: c.RulesTokenFile},
-		CA:          credentials.File{Flag: "--rules-ca", Path: c.RulesCA},
-		Certificate: credentials.File{Flag: "--rules-cert", Path: c.RulesCert}, Key: credentials.File{Flag: "--rules-key", Path: c.RulesKey},
-	}
+	show := c.shown()
 	if !show.Given() {
 		return nil, nil
 	}
@@ -88,7 +104,7 @@ func (d *Daemon) load() error {
 	set, err := (*rules.Set)(nil), error(nil)
 	switch {
 	case d.source != nil:
-		if set, err = d.source.Load(context.Background()); set == nil { // it has a timeout of its own
+		if set, err = d.source.Load(context.Background()); set == nil && err != nil { // it has a timeout of its own
 			return err
 		}
 	case d.feed == nil:
@@ -131,6 +147,10 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 	defer d.parts.mu.Unlock()
 	change(&d.parts)
 	sets, err := d.parts.sets()
+	if len(sets) == 0 && d.feed == nil {
+		d.await(err)
+		return
+	}
 	for _, set := range changed {
 		if set == nil {
 			continue
@@ -158,6 +178,21 @@ func (d *Daemon) update(change func(*parts), changed ...*rules.Set) {
 		d.sayFailed(err)
 	}
 	d.metrics.SetReloaded(err == nil)
+	d.loaded.Store(&now)
+	if o := d.opened.Load(); o != nil && o.grpc != nil {
+		o.grpc.SetServing(d.ready()) // these may be the first rules
+	}
+}
+
+// await is what there is while a start without rules waits for the first ones: requests fail.
+func (d *Daemon) await(err error) {
+	now := loaded{failed: "there are no rules yet"}
+	if err != nil {
+		why, findings := failure(err)
+		now.failed, now.findings = now.failed+": "+why, findings
+	}
+	d.config.Log.Warn("there are no rules yet; requests fail until there are some", "error", err)
+	d.metrics.SetReloaded(false)
 	d.loaded.Store(&now)
 }
 
@@ -236,6 +271,10 @@ func (d *Daemon) Reload() {
 // export answers with the active rules.
 func (d *Daemon) export(w http.ResponseWriter, r *http.Request) {
 	now := d.loaded.Load()
+	if now.set == nil {
+		sendProblem(w, http.StatusServiceUnavailable, now.failed)
+		return
+	}
 	h := w.Header()
 	h.Set("ETag", now.etag)
 	h.Set("Cache-Control", "no-cache") // ask each time; a 304 costs little
