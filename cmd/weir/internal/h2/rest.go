@@ -212,6 +212,14 @@ func (r *rest) sendHead(ends bool) {
 		return
 	}
 	r.sent = true
+	if s := r.stream; s.arriving() {
+		s.both = true
+		r.conn.partial--
+		if s.held != nil {
+			s.held.End()
+			s.held = nil
+		}
+	}
 	var head []Field
 	for name, values := range r.header {
 		if name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) || r.declared(name) {
