@@ -163,9 +163,11 @@ func (b *Book) Give(now weir.Instant, c *Claim, pace, holds, keep int64) (gotPac
 	for s := first; s <= last; s++ {
 		p := b.page(s)
 		gotPace = min(gotPace, max(p.free()-p.bought*keep/1000, min(c.pace, p.free())))
-		hold := b.held(p) - p.burst
+		// Half of what buckets may hold is for the time in which two of one proxy may be in force, and for those who come.
+		hold := max(b.held(p)/2-p.burst, min(1, b.held(p)-p.burst))
 		if s <= near {
-			hold -= before.burst
+			hold = b.held(p) - p.burst - before.burst
+			hold = min(hold, max(hold/2, 1))
 			// Of what is left beside the bucket before, half is for what the new one begins with, or less where it gives
 			// up pace, so that others can soon do so, too.
 			room, parts := p.free()-before.pace, int64(2)

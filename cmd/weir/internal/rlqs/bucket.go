@@ -39,9 +39,11 @@ type count struct {
 	melts int64
 	// failed is until when the store is not asked again.
 	failed weir.Instant
-	// Of a count that daemons share: the slice in which this one told its demand, what it told in the
-	// one before, and the part of the pace that is for its proxies.
-	told, tells, part int64
+	heard  weir.Instant // when the store said so
+	// Of a pace that daemons share: the slice in which this one learned last what all ask for; the period of which it knows
+	// what others asked for in the one before, and what it tells in it; the period in which it has told; and the part of
+	// the pace that is for its proxies.
+	told, period, others, tells, toldIn, part int64
 }
 
 // plan is how the counts of a bucket are shared, until it is made anew.
@@ -56,7 +58,7 @@ type plan struct {
 	room    int64
 	came    weir.Instant // the last newcomer
 	moved   weir.Instant // when a demand was last another than before
-	waiting int64        // holders that found no room, since the plan was made
+	waiting int64        // holders that found no room
 	crowded weir.Instant // when the last one found none
 }
 
@@ -74,8 +76,9 @@ type holder struct {
 	served  weir.Instant // when it last got a lump
 	claims  [1]Claim     // by booked count; several are in more
 	more    []Claim
-	// What is charged for it beforehand, what it told that passed of that, and what of its present lump may still pass.
-	charged, passed, lump int64
+	// What is charged for it beforehand, what it told that passed of that, and what may still pass: of its present lump, and
+	// together with those before, since it may not have heard yet.
+	charged, passed, lump, out int64
 	lumped                weir.Instant // when it got the lump
 	ends                  weir.Instant // of the window in which charged counts
 }
@@ -119,6 +122,7 @@ const (
 	maxSpread     = 115              // hundredths of its demand that one gets at most
 	changeTenth   = 10               // a pace that is off by a tenth is changed
 	yieldAfter    = TTL              // a bucket is held for so long at least, where there are fewer than proxies
+	crowdedFor    = 6 * time.Second  // after somebody found no room
 	abandonAfter  = 5 * time.Minute  // without demand
 	lumpFor       = 6 * time.Second  // of demand
 	longTTL       = 60               // seconds, of lumps that do not melt
@@ -149,8 +153,10 @@ func (h *holder) tells(now weir.Instant, allowed, denied int64) (moved bool) {
 	h.heard = now
 	h.passed = min(h.passed+allowed, most)
 	h.pending = min(h.pending+allowed+denied, most)
-	if now >= after(h.lumped, 2*Delay) { // it is of the present lump for sure
-		h.lump = max(h.lump-allowed, 0)
+	h.out = max(h.out-allowed, 0)
+	h.lump = min(h.lump, h.out)
+	if now >= after(h.lumped, 2*Delay) { // nothing of an earlier lump passes any more
+		h.out = h.lump
 	}
 	us := int64(now - h.counted)
 	if us < int64(time.Second/time.Microsecond) {
@@ -251,13 +257,16 @@ func (b *bucket) share(now weir.Instant) {
 		p.spread = min(maxSpread, 100*room/max(p.wanted, 1))
 	}
 	b.server.scratched(wants)
-	p.made, p.holders, p.room, p.waiting = now, n, room, 0
+	p.made, p.holders, p.room, p.waiting = now, n, room, min(p.waiting, n)
+	if now >= after(p.crowded, crowdedFor) {
+		p.waiting = 0
+	}
 }
 
 // lumpRoom is how many events may be given as lumps now, as far as is known.
 func (c *count) lumpRoom(now weir.Instant) int64 {
-	if c.end == 0 {
-		return max(c.left/2, min(c.left, 1))
+	if c.end == 0 { // a bucket, or a window of which nothing is used
+		return max(c.left/8, min(c.left, 1))
 	}
 	left := max((c.end - now).Duration()-margin, lumpFor)
 	return min(c.left, mulDiv(max(c.left, 0), int64(lumpFor), int64(left))+1)
@@ -292,12 +301,14 @@ func (b *bucket) drop(now weir.Instant, h *holder) {
 			c.book.Drop(now, h.claim(i))
 		}
 	}
-	h.lump = 0
+	h.lump = 0 // out stays: it may not hear in time
 }
 
 // deny has a proxy deny all, as long as nothing better can come.
 func (b *bucket) deny(now weir.Instant, h *holder, ttl int64) (a assignment, ok bool) {
-	b.plan.waiting++
+	if h.given.strategy != denyAll {
+		b.plan.waiting++
+	}
 	b.plan.crowded = now
 	if g := &h.given; g.strategy == denyAll && after(now, Delay+5*time.Second) < after(g.sent, time.Duration(g.ttl)*time.Second) {
 		return a, false
@@ -319,15 +330,19 @@ func (b *bucket) decidePace(ctx context.Context, now weir.Instant, h *holder) (a
 	if !h.newcomer() {
 		target = target * b.plan.spread / 100
 	}
-	holds := target/300 + 2
+	holds := target/900 + min(target/300, 4) + 1
 	if b.plan.level == unbounded && now >= after(b.plan.came, calm) {
 		holds = target/60 + 2
 	}
 	holds = max(min(holds, burst*7/8/n), 1)
 	g := &h.given
-	if h.has() && h.reports > 2 && b.plan.crowded != 0 && now < after(b.plan.crowded, 6*time.Second) && burst < n &&
+	if h.has() && h.reports > 2 && b.plan.crowded != 0 && now < after(b.plan.crowded, crowdedFor) && burst/2 < n &&
 		now >= after(h.since, yieldAfter) && b.plan.waiting > 0 {
 		b.plan.waiting -= 2 // deny adds one
+		h.served = now
+		return b.deny(now, h, 0)
+	}
+	if h.idle == 0 && g.strategy == denyAll && now < after(b.plan.crowded, crowdedFor) && !b.turn(h, burst/2) {
 		return b.deny(now, h, 0)
 	}
 	if g.strategy == fill && g.surely(now) && !b.moves(now, h, target, holds) && b.extend(ctx, now, h) {
@@ -432,6 +447,9 @@ func (b *bucket) give(ctx context.Context, now weir.Instant, h *holder, target, 
 	}
 	if !h.has() {
 		h.since = now
+		if h.given.strategy == denyAll {
+			b.plan.waiting = max(b.plan.waiting-1, 0)
+		}
 	}
 	return a, true
 }

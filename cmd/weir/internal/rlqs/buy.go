@@ -54,10 +54,8 @@ func (b *bucket) taken(ctx context.Context, now weir.Instant, c *count, asks []w
 // more than their part.
 func (b *bucket) buy(ctx context.Context, now weir.Instant, c *count) bool {
 	first, _, last := span(now)
-	if c.part == 0 || c.told != first {
-		if !b.tell(ctx, now, c, first) {
-			return false
-		}
+	if !b.tell(ctx, now, c, first) {
+		return false
 	}
 	needs := b.needs(c)
 	least, want := min(c.part, needs+needs/16), min(c.part, max(needs+needs/4, c.book.Pace/16))
@@ -95,32 +93,43 @@ func (b *bucket) needs(c *count) (pace int64) {
 	return min(pace, c.book.Pace)
 }
 
-// tell tells other daemons what the proxies of this one ask for, and learns what all asked for in the slice before:
-// each daemon has its part of the pace by that.
+// tell tells other daemons what the proxies of this one ask for, and learns what all ask for: each daemon has its
+// part of the pace by that. A daemon tells once in a time in which all proxies report, and looks in each slice.
 func (b *bucket) tell(ctx context.Context, now weir.Instant, c *count, slice int64) bool {
-	before := c.tells
-	if c.told != slice-1 {
-		before = 0
-	}
-	tells := max(b.needs(c), 1)
-	a, l := b.slice(c, "asked", slice, board), b.slice(c, "asked", slice-1, board)
-	a.Cost, a.After, l.Peek = tells, true, true
 	var out [1]weir.Decision
+	period := slice / boardSlices
+	if c.tells == 0 || c.period != period {
+		before := int64(0)
+		if c.period == period-1 {
+			before = c.tells
+		}
+		a := b.slice(c, "asked", period-1, board)
+		a.Peek = true
+		if !b.taken(ctx, now, c, []weir.Ask{a}, out[:]) {
+			return false
+		}
+		c.others, c.period, c.tells = max(board-out[0].Remaining-before, 0), period, max(b.needs(c), 1)
+	} else if c.told == slice {
+		return true
+	}
+	a := b.slice(c, "asked", period, board)
+	if a.Peek = c.toldIn == period; !a.Peek {
+		a.Cost, a.After = c.tells, true
+	}
 	if !b.taken(ctx, now, c, []weir.Ask{a}, out[:]) {
 		return false
 	}
-	others := board - out[0].Remaining - tells // in this slice, so far
-	if !b.taken(ctx, now, c, []weir.Ask{l}, out[:]) {
-		return false
-	}
-	others = max(others, board-out[0].Remaining-before, 0)
-	c.told, c.tells = slice, tells
+	c.told, c.toldIn = slice, period
+	others, mine := max(c.others, board-out[0].Remaining-c.tells), max(b.needs(c), 1)
 	c.part = c.book.Pace
-	if all := others + tells; all > c.book.Pace {
-		c.part = max(mulDiv(c.book.Pace, tells, all), 1)
+	if all := others + mine; all > c.book.Pace {
+		c.part = max(mulDiv(c.book.Pace, mine, all), 1)
 	}
 	return true
 }
+
+// boardSlices is how many slices long the time is in which each daemon tells once what its proxies ask for.
+const boardSlices = 4
 
 // board is the most pace that a count of demands adds up.
 const board = int64(weir.MaxWindowCount)

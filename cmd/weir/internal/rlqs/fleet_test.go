@@ -57,6 +57,7 @@ type proxy struct {
 	owes     float64
 	up, down []message // on their way, in their order
 	passed   int64
+	late     time.Duration // of its messages
 }
 
 type message struct {
@@ -100,7 +101,7 @@ func newFleet(t testing.TB, seed uint64, limit, more string, servers, proxies in
 	f.limiter = rules.NewLimiter(f.store, set)
 	f.audits = []*audit{newAudit(set.Rules()[0].Written())}
 	for range servers {
-		f.servers = append(f.servers, New(f.limiter, f.store, Options{Shared: true, Local: true}))
+		f.servers = append(f.servers, New(f.limiter, f.store, Options{Remembers: true, Local: true}))
 	}
 	for range proxies {
 		f.proxies = append(f.proxies, f.proxy())
@@ -138,7 +139,7 @@ func (f *fleet) serve(now time.Time, p *proxy) {
 // carry carries the messages of a proxy.
 func (f *fleet) carry(now time.Time, i int, p *proxy) {
 	for _, q := range p.filter.Tick(now) {
-		p.up = append(p.up, message{at: f.arrival(now, p.up), reports: q})
+		p.up = append(p.up, message{at: f.arrival(now.Add(p.late), p.up), reports: q})
 	}
 	for len(p.up) > 0 && !now.Before(p.up[0].at) {
 		q := p.up[0].reports
@@ -160,7 +161,7 @@ func (f *fleet) carry(now time.Time, i int, p *proxy) {
 			if f.tamper != nil {
 				f.tamper(p, answer)
 			}
-			p.down = append(p.down, message{at: f.arrival(now, p.down), answer: answer})
+			p.down = append(p.down, message{at: f.arrival(now.Add(p.late), p.down), answer: answer})
 		}
 	}
 	for len(p.down) > 0 && !now.Before(p.down[0].at) {
@@ -265,3 +266,10 @@ func TestFigures(t *testing.T) {
 }
 
 var _ = slices.Max[[]int]
+
+const prepaidWay = rules.QuotaPrepaid
+
+func quotaOf(l *weir.Limit) (rules.Quota, string) { return rules.QuotaOf(l) }
+func newStore() weir.Store                        { return memstore.New(memstore.Options{}) }
+
+func newLimiterOf(s weir.Store, set *rules.Set) *rules.Limiter { return rules.NewLimiter(s, set) }

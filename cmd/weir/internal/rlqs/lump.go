@@ -16,7 +16,7 @@ func (b *bucket) decideLump(ctx context.Context, now weir.Instant, h *holder) (a
 		return a, false // the window is about to end
 	}
 	if now >= h.ends { // of another window
-		h.charged, h.passed, h.lump = 0, 0, 0
+		h.charged, h.passed, h.lump, h.out = 0, 0, 0, 0
 	}
 	want := b.wants(h, unbounded, 1)
 	surely := g.strategy == fill && g.surely(now)
@@ -33,8 +33,14 @@ func (b *bucket) decideLump(ctx context.Context, now weir.Instant, h *holder) (a
 		return b.deny(now, h, 0)
 	}
 	lump := min(want, b.plan.level)
-	if lump < 1 {
-		if !b.turn(h) {
+	if !lasting { // much of a small one would melt
+		room, melts, ok := b.melting(ctx, now)
+		if !ok || room < 2*melts+2 || !b.turn(h, 1) {
+			return b.deny(now, h, 0)
+		}
+		lump = min(want, room-melts)
+	} else if lump < 1 {
+		if h.idle > 0 || !b.turn(h, b.plan.room) {
 			return b.deny(now, h, b.untilEnd(now))
 		}
 		lump = 1
@@ -43,6 +49,9 @@ func (b *bucket) decideLump(ctx context.Context, now weir.Instant, h *holder) (a
 	if got < 1 {
 		return b.deny(now, h, b.untilEnd(now))
 	}
+	if ttl, fits = b.lumpTTL(now); !fits { // of a window that nobody had used yet, the end was not known
+		return a, false
+	}
 	a = assignment{fill, got, 1, lumpInterval, ttl, 0}
 	if g.strategy == fill && g.fills == 1 { // so that the proxy sees a new bucket
 		a.fills = 2
@@ -50,7 +59,7 @@ func (b *bucket) decideLump(ctx context.Context, now weir.Instant, h *holder) (a
 	if !h.has() {
 		h.since = now
 	}
-	h.served, h.lump, h.lumped = now, got, now
+	h.served, h.lump, h.out, h.lumped = now, got, h.out+got, now
 	return a, true
 }
 
@@ -79,28 +88,40 @@ func (b *bucket) lumpTTL(now weir.Instant) (seconds int64, ok bool) {
 	return seconds, seconds >= 1
 }
 
-// turn is whether a holder is among those whose turn it is, where there is less than one event for each: those who
-// got one the longest time ago.
-func (b *bucket) turn(h *holder) bool {
+// turn is whether a holder is among those whose turn it is, where there is something for so many: those who had
+// something the longest time ago.
+func (b *bucket) turn(h *holder, many int64) bool {
 	before := int64(0)
 	for o := range b.holders {
-		if o != h && o.idle == 0 && o.served < h.served {
+		if o != h && o.idle == 0 && !o.has() && o.served < h.served {
 			before++
 		}
 	}
-	return before < max(b.plan.room, 1)
+	return before < max(many, 1)
+}
+
+// melting is how many events counts have of which portions melt, and how many melt of one.
+func (b *bucket) melting(ctx context.Context, now weir.Instant) (room, melts int64, ok bool) {
+	room = unbounded
+	for _, c := range b.counts {
+		if c.melts > 0 && now >= after(c.heard, time.Second) && !b.look(ctx, now, c) {
+			return 0, 0, false
+		}
+		room, melts = min(room, c.left), max(melts, c.melts)
+	}
+	return room, melts, true
 }
 
 // prepay has a lump of events charged for a holder, beside what its present one may still pass, and says how many
 // there are.
 func (b *bucket) prepay(ctx context.Context, now weir.Instant, h *holder, lump int64) int64 {
-	need := lump + h.lump
+	need := lump + h.out
 	spare := max(h.charged-h.passed, 0)
 	if !b.lasting() {
 		spare, need = 0, lump
 	}
 	if spare >= need {
-		return spare - h.lump
+		return lump
 	}
 	got := b.take(ctx, now, need-spare)
 	h.charged += got
@@ -122,13 +143,11 @@ func (b *bucket) pay(ctx context.Context, now weir.Instant, h *holder, holds, pa
 		need += h.given.holds
 	}
 	if spare := max(h.charged-h.passed, 0); spare < need {
-		if ttl, ok := b.lumpTTL(now); !ok || ttl < int64(TTL/time.Second) {
-			return false
-		}
 		got := b.take(ctx, now, need-spare)
 		h.charged += got
 		h.ends = b.ends()
-		return got == need-spare
+		ttl, ok := b.lumpTTL(now)
+		return got == need-spare && ok && ttl >= int64(TTL/time.Second)
 	}
 	return true
 }
@@ -187,8 +206,8 @@ func (b *bucket) take(ctx context.Context, now weir.Instant, events int64) int64
 
 // hears takes note of how the count stands in the store.
 func (c *count) hears(now weir.Instant, d *weir.Decision) {
-	c.left, c.known = d.Remaining, true
-	if c.rule.Limit.Spec().Burst == 0 {
+	c.left, c.known, c.heard = d.Remaining, true, now
+	if c.end = 0; c.rule.Limit.Spec().Burst == 0 && d.ResetAfter > 0 { // else nothing of the window is used
 		c.end = after(now, d.ResetAfter)
 	}
 }

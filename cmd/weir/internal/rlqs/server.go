@@ -79,14 +79,14 @@ func (e Event) String() string { return eventNames[e] }
 
 // Options of a Server.
 type Options struct {
-	// Shared is that other processes take from the store, and that it remembers what was given before a restart.
-	Shared bool
+	// Remembers is that the store remembers what was given before a restart of this process.
+	Remembers bool
 	// Local is that the store answers without waiting.
 	Local bool
 	// Log gets what operators have to mend. Nil logs nothing.
 	Log *slog.Logger
-	// Began is when the process began to lose its counts: a store that is not Shared forgets what was
-	// given before. Nothing is given until all of that has ended.
+	// Began is when the process began. Where the store does not remember, nothing is given until all has ended that was
+	// given before.
 	Began time.Time
 }
 
@@ -120,7 +120,7 @@ func New(limiter *rules.Limiter, store weir.Store, o Options) *Server {
 		limiter: limiter, store: store, local: o.Local, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		buckets: map[string]*bucket{}, told: map[string]struct{}{},
 	}
-	if !o.Shared {
+	if !o.Remembers {
 		s.quiet = after(weir.InstantOf(o.Began), TTL+Delay)
 	}
 	return s
