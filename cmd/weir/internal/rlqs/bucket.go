@@ -246,8 +246,11 @@ func (b *bucket) share(now weir.Instant) {
 		room = pace - pace*p.keep/1000
 	}
 	wants := b.server.scratch(int(n))
-	p.wanted = 0
+	p.wanted, p.waiting = 0, 0
 	for h := range b.holders {
+		if h.given.strategy == denyAll && h.idle == 0 {
+			p.waiting++
+		}
 		w := b.wants(h, pace, n)
 		wants = append(wants, w)
 		p.wanted = min(p.wanted+w, unbounded)
@@ -257,10 +260,7 @@ func (b *bucket) share(now weir.Instant) {
 		p.spread = min(maxSpread, 100*room/max(p.wanted, 1))
 	}
 	b.server.scratched(wants)
-	p.made, p.holders, p.room, p.waiting = now, n, room, min(p.waiting, n)
-	if now >= after(p.crowded, crowdedFor) {
-		p.waiting = 0
-	}
+	p.made, p.holders, p.room = now, n, room
 }
 
 // lumpRoom is how many events may be given as lumps now, as far as is known.
@@ -306,9 +306,6 @@ func (b *bucket) drop(now weir.Instant, h *holder) {
 
 // deny has a proxy deny all, as long as nothing better can come.
 func (b *bucket) deny(now weir.Instant, h *holder, ttl int64) (a assignment, ok bool) {
-	if h.given.strategy != denyAll {
-		b.plan.waiting++
-	}
 	b.plan.crowded = now
 	if g := &h.given; g.strategy == denyAll && after(now, Delay+5*time.Second) < after(g.sent, time.Duration(g.ttl)*time.Second) {
 		return a, false
@@ -338,7 +335,7 @@ func (b *bucket) decidePace(ctx context.Context, now weir.Instant, h *holder) (a
 	g := &h.given
 	if h.has() && h.reports > 2 && b.plan.crowded != 0 && now < after(b.plan.crowded, crowdedFor) && burst/2 < n &&
 		now >= after(h.since, yieldAfter) && b.plan.waiting > 0 {
-		b.plan.waiting -= 2 // deny adds one
+		b.plan.waiting--
 		h.served = now
 		return b.deny(now, h, 0)
 	}
@@ -447,9 +444,6 @@ func (b *bucket) give(ctx context.Context, now weir.Instant, h *holder, target, 
 	}
 	if !h.has() {
 		h.since = now
-		if h.given.strategy == denyAll {
-			b.plan.waiting = max(b.plan.waiting-1, 0)
-		}
 	}
 	return a, true
 }

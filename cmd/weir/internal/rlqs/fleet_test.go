@@ -1,9 +1,9 @@
 package rlqs
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,7 +194,7 @@ func (f *fleet) lose(p *proxy) {
 // passes is how many events have passed.
 func (f *fleet) passes() int64 { return f.audits[0].passed }
 
-// share is what max–min shares would pass in a time.
+// ideal is what max–min shares would pass in a time.
 func (f *fleet) ideal(span time.Duration) int64 {
 	all := 0.0
 	for _, p := range f.proxies {
@@ -224,48 +224,48 @@ func (f *fleet) demands(all float64, kind int) {
 	}
 }
 
-// TestFigures: fleets of 1 to 200 proxies whose demand is 1 to 10 times the limit and moves each minute never pass more
-// than the limit, and hardly less from three reports after each move on; there is no more than a message for each
-// report.
+// TestFigures: fleets of 1 to 200 proxies whose demand is 1 to 10 times the limit and moves every 50 s never pass more
+// than the limit, and hardly less once three reports were of the new demand alone; there is no more than a message for each
+// report. make simulate-rlqs prints it.
 func TestFigures(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: fleets of 200 proxies take long")
+	fleets, times := []int{1, 5, 50}, []float64{1, 2}
+	if *whole {
+		fleets, times = []int{1, 2, 5, 20, 50, 200}, []float64{0.8, 1, 1.2, 2, 10}
 	}
-	const limit, rate = "4000/s burst 4000", 4000
-	fmt.Printf("%-8s %-7s %6s %8s %9s\n", "proxies", "demand", "over", "under", "messages")
-	for _, n := range []int{1, 2, 5, 20, 50, 200} {
-		for _, times := range []float64{1, 1.2, 2, 10} {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, uint64(n), limit, "    quota: 100%", 1, n)
-				var passed, ideal int64
-				for move := range 3 {
-					f.demands(rate*times, (move+1)%3)
-					if move == 0 {
-						f.demands(rate*times, 0)
-					}
-					f.run(3 * rlqstest.ReportEvery)
-					before := f.passes()
-					f.run(30 * time.Second)
-					passed += f.passes() - before
-					ideal += f.ideal(30 * time.Second)
-				}
-				under := 100 * float64(ideal-passed) / float64(ideal)
-				fmt.Printf("%-8d %-7g %6d %7.2f%% %9.2f\n", n, times, max(f.audits[0].over, 0), under, float64(f.answers)/float64(f.reports))
-				if f.audits[0].over > 0 {
-					t.Errorf("%d proxies, demand %g: %d events over", n, times, f.audits[0].over)
-				}
-				if under > 3 && true {
-					t.Logf("%d proxies, demand %g: %.2f %% under", n, times, under)
-				}
-				if f.answers > f.reports || f.wrong > 0 {
-					t.Errorf("%d messages for %d reports, %d unknown", f.answers, f.reports, f.wrong)
-				}
-			})
+	t.Logf("%-8s %-7s %6s %8s %9s", "proxies", "demand", "over", "under", "messages")
+	for _, n := range fleets {
+		for _, times := range times {
+			synctest.Test(t, func(t *testing.T) { figures(t, n, times) })
 		}
 	}
 }
 
-var _ = slices.Max[[]int]
+var whole = flag.Bool("whole", false, "fleets of all sizes, which take minutes")
+
+func figures(t *testing.T, n int, times float64) {
+	rate := float64(max(4000, 50*n))
+	f := newFleet(t, uint64(n), fmt.Sprintf("%g/s burst %g", rate, rate), booked, 1, n)
+	const settled, measured = 4 * rlqstest.ReportEvery, 30 * time.Second
+	var passed, ideal int64
+	for move := range 3 {
+		f.demands(rate*times, move)
+		f.run(settled)
+		before := f.passes()
+		f.run(measured)
+		passed += f.passes() - before
+		ideal += f.ideal(measured)
+	}
+	under := 100 * float64(ideal-passed) / float64(ideal)
+	t.Logf("%-8d %-7g %6d %7.2f%% %9.2f", n, times, max(f.audits[0].over, 0), under, float64(f.answers)/float64(f.reports))
+	switch {
+	case f.audits[0].over > 0:
+		t.Errorf("%d proxies, demand %g: %d events over", n, times, f.audits[0].over)
+	case under > 3:
+		t.Errorf("%d proxies, demand %g: %.2f %% under", n, times, under)
+	case f.answers > f.reports || f.wrong > 0:
+		t.Errorf("%d messages for %d reports, %d of unknown buckets", f.answers, f.reports, f.wrong)
+	}
+}
 
 const prepaidWay = rules.QuotaPrepaid
 

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weir-limit/weir"
-	"github.com/weir-limit/weir/cmd/weir/internal/rlqstest"
 )
 
 // eachBucket calls do with each bucket of tokens in a message.
@@ -90,7 +89,7 @@ func flaws() []flaw {
 		)},
 		{name: "a proxy whose stream is lost goes on", limit: "200/s burst 60", more: booked, proxies: 3, over: true, each: func(f *fleet, now time.Time) {
 			p := f.proxies[0]
-			if p.session == nil {
+			if p.session == nil && p.on != nil {
 				p.up = nil
 				return
 			}
@@ -108,10 +107,12 @@ func flaws() []flaw {
 			}
 		}},
 		{name: "messages that take longer than Delay", limit: "200/s burst 60", more: booked, proxies: 3, over: true, each: func(f *fleet, now time.Time) {
-			f.proxies[0].late, f.proxies[0].demand = 8*time.Second, 1200
-			if now.Minute()%2 == 1 {
-				f.proxies[0].demand = 1
+			for i, p := range f.proxies {
+				if p.demand = 1200; i > 0 && now.Minute()%2 == 0 {
+					p.demand = 1
+				}
 			}
+			f.proxies[0].late = 12 * time.Second
 		}},
 	}
 }
@@ -295,17 +296,8 @@ func TestOneDaemonDies(t *testing.T) {
 		}
 		before := f.passes()
 		f.run(40 * time.Second)
-		if over, passed := f.audits[0].over, f.passes()-before; over > 0 || passed < 5000 {
+		if over, passed := f.audits[0].over, f.passes()-before; over > 0 || passed < 4000 {
 			t.Errorf("%d over, %d passed", over, passed)
-			for _, s := range f.servers {
-				t.Log(s.Stats().Events)
-				for _, b := range s.buckets {
-					t.Logf("%+v", b.plan)
-					for _, c := range b.counts {
-						t.Logf("%+v", c)
-					}
-				}
-			}
 		}
 	})
 }
@@ -316,23 +308,21 @@ func TestFewerThanProxies(t *testing.T) {
 		t.Run(limit, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(t, 3, limit, more, 1, 30)
-				f.step = 50 * time.Millisecond
-				f.demands(300, 0)
-				f.run(12 * time.Minute)
+				f.step = 100 * time.Millisecond
+				f.demands(150, 0)
+				f.run(25 * time.Minute)
 				none := 0
 				for _, p := range f.proxies {
 					if p.passed == 0 {
 						none++
 					}
 				}
-				ideal := f.ideal(12 * time.Minute)
+				ideal := f.ideal(25 * time.Minute)
 				t.Logf("%d of %d passed, %d proxies had nothing", f.passes(), ideal, none)
-				if none > 0 || f.audits[0].over > 0 || f.passes() < ideal/4 {
+				if none > 0 || f.audits[0].over > 0 || f.passes() < ideal/6 {
 					t.Errorf("%d proxies had nothing, %d over, %d of %d passed", none, f.audits[0].over, f.passes(), ideal)
 				}
 			})
 		})
 	}
 }
-
-var _ = rlqstest.ReportEvery
