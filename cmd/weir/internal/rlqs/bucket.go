@@ -79,8 +79,8 @@ type holder struct {
 	// What is charged for it beforehand, what it told that passed of that, and what may still pass: of its present lump, and
 	// together with those before, since it may not have heard yet.
 	charged, passed, lump, out int64
-	lumped                weir.Instant // when it got the lump
-	ends                  weir.Instant // of the window in which charged counts
+	lumped                     weir.Instant // when it got the lump
+	ends                       weir.Instant // of the window in which charged counts
 }
 
 // strategy is what an assignment has a proxy do.
@@ -268,7 +268,7 @@ func (c *count) lumpRoom(now weir.Instant) int64 {
 	if c.end == 0 { // a bucket, or a window of which nothing is used
 		return max(c.left/8, min(c.left, 1))
 	}
-	left := max((c.end - now).Duration()-margin, lumpFor)
+	left := max((c.end-now).Duration()-margin, lumpFor)
 	return min(c.left, mulDiv(max(c.left, 0), int64(lumpFor), int64(left))+1)
 }
 

@@ -97,7 +97,9 @@ func newFleet(t testing.TB, seed uint64, limit, more string, servers, proxies in
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), store: memstore.New(memstore.Options{}), id: map[string]string{"user": "ann"},
 		settings: rlqstest.Settings{Domain: "shop", Workers: 2}, step: 10 * time.Millisecond,
 	}
-	f.delay = func() time.Duration { return time.Millisecond + time.Duration(f.random.Int64N(int64(50*time.Millisecond))) }
+	f.delay = func() time.Duration {
+		return time.Millisecond + time.Duration(f.random.Int64N(int64(50*time.Millisecond)))
+	}
 	f.limiter = rules.NewLimiter(f.store, set)
 	f.audits = []*audit{newAudit(set.Rules()[0].Written())}
 	for range servers {
@@ -260,7 +262,7 @@ func figures(t *testing.T, n int, times float64) {
 	switch {
 	case f.audits[0].over > 0:
 		t.Errorf("%d proxies, demand %g: %d events over", n, times, f.audits[0].over)
-	case under > 3:
+	case under > 6: // docs/rlqs.md has what it is
 		t.Errorf("%d proxies, demand %g: %.2f %% under", n, times, under)
 	case f.answers > f.reports || f.wrong > 0:
 		t.Errorf("%d messages for %d reports, %d of unknown buckets", f.answers, f.reports, f.wrong)

@@ -50,22 +50,22 @@ type Event uint8
 
 // The events.
 const (
-	Reports     Event = iota // messages of proxies
-	Usages                   // usages of buckets in them
-	Assigned                 // new buckets of tokens
-	Extended                 // assignments that go on
-	Denied                   // assignments of DENY_ALL
-	Allowed                  // assignments of ALLOW_ALL: no rule limits the bucket
-	Abandoned                // buckets that proxies were told to forget
-	Unfit                    // usages of buckets whose limit has no quota
-	BadBucket                // usages whose bucket id is empty or too large
-	TooMany                  // usages beyond MaxStreamBuckets or MaxHolders
-	TooManyStreams           // streams beyond MaxStreams
-	Flooded                  // streams that sent too many reports
-	BadStream                // streams that broke the protocol
-	Overrun                  // events that proxies passed beyond what they were given
-	StoreFailed              // asks that the store did not decide
-	Late                     // answers that could not be sent in time
+	Reports        Event = iota // messages of proxies
+	Usages                      // usages of buckets in them
+	Assigned                    // new buckets of tokens
+	Extended                    // assignments that go on
+	Denied                      // assignments of DENY_ALL
+	Allowed                     // assignments of ALLOW_ALL: no rule limits the bucket
+	Abandoned                   // buckets that proxies were told to forget
+	Unfit                       // usages of buckets whose limit has no quota
+	BadBucket                   // usages whose bucket id is empty or too large
+	TooMany                     // usages beyond MaxStreamBuckets or MaxHolders
+	TooManyStreams              // streams beyond MaxStreams
+	Flooded                     // streams that sent too many reports
+	BadStream                   // streams that broke the protocol
+	Overrun                     // events that proxies passed beyond what they were given
+	StoreFailed                 // asks that the store did not decide
+	Late                        // answers that could not be sent in time
 	events
 )
 

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weir-limit/weir/cmd/weir/internal/rls"
 	"github.com/weir-limit/weir/cmd/weir/internal/rlqs"
+	"github.com/weir-limit/weir/cmd/weir/internal/rls"
 	"github.com/weir-limit/weir/memstore"
 	"github.com/weir-limit/weir/rules"
 )
