@@ -2,6 +2,7 @@ package rlqs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,8 @@ type plan struct {
 	room    int64
 	came    weir.Instant // the last newcomer
 	moved   weir.Instant // when a demand was last another than before
-	waiting int64        // holders that found no room
+	waiting int64        // holders that have nothing, and are asked for it
+	turn    weir.Instant // whoever had something last by then has its turn
 	crowded weir.Instant // when the last one found none
 }
 
@@ -246,10 +248,11 @@ func (b *bucket) share(now weir.Instant) {
 		room = pace - pace*p.keep/1000
 	}
 	wants := b.server.scratch(int(n))
-	p.wanted, p.waiting = 0, 0
+	p.wanted = 0
+	waits := b.server.scratch(0)
 	for h := range b.holders {
-		if h.given.strategy == denyAll && h.idle == 0 {
-			p.waiting++
+		if !h.has() && h.idle == 0 {
+			waits = append(waits, int64(h.served))
 		}
 		w := b.wants(h, pace, n)
 		wants = append(wants, w)
@@ -260,8 +263,33 @@ func (b *bucket) share(now weir.Instant) {
 		p.spread = min(maxSpread, 100*room/max(p.wanted, 1))
 	}
 	b.server.scratched(wants)
+	p.waiting, p.turn = int64(len(waits)), weir.Instant(unbounded)
+	if many := b.places(max(room, 1)); many < p.waiting {
+		slices.Sort(waits)
+		p.turn = weir.Instant(waits[many-1])
+	}
+	b.server.scratched(waits)
 	p.made, p.holders, p.room = now, n, room
 }
+
+// places is for how many at a time there is something, where there is less than one event for each.
+func (b *bucket) places(room int64) int64 {
+	if !b.plan.lumps {
+		for _, c := range b.counts {
+			if c.way == rules.QuotaBooked {
+				room = min(room, max(c.book.Burst/2, 1))
+			}
+		}
+		return room
+	}
+	if !b.lasting() {
+		return 1
+	}
+	return room
+}
+
+// turn is whether a holder is among those whose turn it is: those who had something the longest time ago.
+func (b *bucket) turn(h *holder) bool { return h.served <= b.plan.turn }
 
 // lumpRoom is how many events may be given as lumps now, as far as is known.
 func (c *count) lumpRoom(now weir.Instant) int64 {
@@ -339,7 +367,7 @@ func (b *bucket) decidePace(ctx context.Context, now weir.Instant, h *holder) (a
 		h.served = now
 		return b.deny(now, h, 0)
 	}
-	if h.idle == 0 && g.strategy == denyAll && now < after(b.plan.crowded, crowdedFor) && !b.turn(h, burst/2) {
+	if h.idle == 0 && g.strategy == denyAll && now < after(b.plan.crowded, crowdedFor) && !b.turn(h) {
 		return b.deny(now, h, 0)
 	}
 	if g.strategy == fill && g.surely(now) && !b.moves(now, h, target, holds) && b.extend(ctx, now, h) {

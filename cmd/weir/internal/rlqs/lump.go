@@ -35,12 +35,12 @@ func (b *bucket) decideLump(ctx context.Context, now weir.Instant, h *holder) (a
 	lump := min(want, b.plan.level)
 	if !lasting { // much of a small one would melt
 		room, melts, ok := b.melting(ctx, now)
-		if !ok || room < 2*melts+2 || !b.turn(h, 1) {
+		if !ok || room < 2*melts+2 || !b.turn(h) {
 			return b.deny(now, h, 0)
 		}
 		lump = min(want, room-melts)
 	} else if lump < 1 {
-		if h.idle > 0 || !b.turn(h, b.plan.room) {
+		if h.idle > 0 || !b.turn(h) {
 			return b.deny(now, h, b.untilEnd(now))
 		}
 		lump = 1
@@ -86,18 +86,6 @@ func (b *bucket) lumpTTL(now weir.Instant) (seconds int64, ok bool) {
 		}
 	}
 	return seconds, seconds >= 1
-}
-
-// turn is whether a holder is among those whose turn it is, where there is something for so many: those who had
-// something the longest time ago.
-func (b *bucket) turn(h *holder, many int64) bool {
-	before := int64(0)
-	for o := range b.holders {
-		if o != h && o.idle == 0 && !o.has() && o.served < h.served {
-			before++
-		}
-	}
-	return before < max(many, 1)
 }
 
 // melting is how many events counts have of which portions melt, and how many melt of one.
