@@ -125,13 +125,17 @@ func (r *Rule) divide() error {
 			rest.Burst = 0
 		}
 	}
+	tooSmall := fmt.Errorf("quota: %d%% of %q is less than one event a second; write a larger quota", r.QuotaPercent, r.Limit)
+	if part.Count == 0 {
+		return tooSmall
+	}
 	quota, err := part.Limit()
 	left, err2 := rest.Limit()
 	if err := errors.Join(err, err2); err != nil {
 		return fmt.Errorf("quota: %d%% of %q can't be divided: %w", r.QuotaPercent, r.Limit, err)
 	}
 	if way, _ := QuotaOf(quota); way != QuotaBooked {
-		return fmt.Errorf("quota: %d%% of %q is less than one event a second; write a larger quota", r.QuotaPercent, r.Limit)
+		return tooSmall
 	}
 	r.Whole, r.Quota, r.Limit = r.Limit, quota, left
 	return nil
