@@ -23,6 +23,7 @@ func TestBook(t *testing.T) {
 		}
 		proxies := make([]proxy, 1+r.IntN(5))
 		used, worst := 0.0, 0.0
+		often := seed%2 == 0 // buckets change all the time, and want all of the pace
 		const step = 0.05
 		for i := range 4000 {
 			at := 1e6 + float64(i)*step
@@ -34,9 +35,13 @@ func TestBook(t *testing.T) {
 			}
 			for j := range proxies {
 				p := &proxies[j]
-				if r.IntN(20) == 0 {
-					if !p.known || r.IntN(3) == 0 {
-						pace, holds, ok := b.Give(now, &p.claim, 1+r.Int64N(b.Pace), 1+r.Int64N(b.Burst), 0)
+				if often && r.IntN(3) == 0 || r.IntN(20) == 0 {
+					pace := 1 + r.Int64N(b.Pace)
+					if often {
+						pace = b.Pace - r.Int64N(b.Pace/4)
+					}
+					if !p.known || often || r.IntN(3) == 0 {
+						pace, holds, ok := b.Give(now, &p.claim, pace, 1+r.Int64N(b.Burst), 0)
 						if p.known = ok || p.known && at+2 < p.sent+10; ok {
 							p.told = append(p.told, tokens{float64(holds), float64(holds), float64(pace) / 60, at + r.Float64()*1.9})
 							p.sent = at
@@ -63,7 +68,7 @@ func TestBook(t *testing.T) {
 				if at >= p.has.until {
 					p.has = tokens{}
 				}
-				if i/200%2 == 0 || r.IntN(40) == 0 { // all at once, after a time of saving
+				if often && i/400%4 != 0 || !often && i/200%2 == 0 || r.IntN(40) == 0 { // all at once, after a time of saving
 					used, p.has.level = used+p.has.level, 0
 				}
 			}
