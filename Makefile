@@ -226,6 +226,12 @@ test-cluster: ## Run clusters of processes while networks and processes fail, an
 	$(GO) test ./cmd/weir -run TestClusterKeeps -count 1 -v -timeout 30m -keys-kept 3000
 	$(GO) test ./cmd/weir/internal/clustertest -count 1 -v -timeout 30m -whole . -artifacts -outputdir .
 
+simulate-rlqs: ## Print what 1 to 200 proxies pass of a limit that they share by RLQS; 6 minutes
+	go test -count 1 -run TestFigures -v ./cmd/weir/internal/rlqs -whole
+
+bench-rlqs: ## Measure what reports of 100 proxies on 10,000 buckets cost; half a minute
+	go test -count 1 -run '^$$' -bench Report -benchtime 200x ./cmd/weir/internal/rlqs
+
 bench-outage: ## Print what 2,000 calls a second meet while a store is killed for 2 s and frozen for 3 s; 25 s
 	$(GO) test ./cmd/weir/internal/guardtest -run TestOutage -count 1 -v -outage
 

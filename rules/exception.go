@@ -432,6 +432,9 @@ func (r *Rule) excepted(l *weir.Limit, store weir.Traits) *Rule {
 	}
 	e := *r
 	e.Limit, e.Usual = l, r
+	if e.Whole, e.Quota = nil, nil; r.Quota != nil && e.divide() != nil {
+		e.Limit = l // proxies get no portion of it
+	}
 	if r.Temporary == nil {
 		return &e
 	}

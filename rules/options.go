@@ -41,7 +41,11 @@ func (f *file) rules(m *mapping, base Rule) []*Rule {
 			r.hash = hashPlace(r.place)
 		}
 	}
-	f.fit(m, &base, slices.DeleteFunc(slices.Clone(made), func(r *Rule) bool { return r.Limit == nil }))
+	limits := slices.DeleteFunc(slices.Clone(made), func(r *Rule) bool { return r.Limit == nil })
+	f.fit(m, &base, limits)
+	for _, r := range limits {
+		f.divide(m.value("quota"), r)
+	}
 	return made
 }
 
@@ -86,6 +90,7 @@ func (f *file) options(m *mapping, name string, path []Entry, at *place) Rule {
 		Owner:          f.text(m, "owner", name),
 		Policy:         f.policy(m, name),
 		After:          f.oneOf(m, "charge", name, "before", "after") == "after",
+		QuotaPercent:   f.quota(m, name),
 	}
 	if n := m.value("metadata"); n != nil {
 		r.Metadata = f.metadata(n, name)
@@ -119,7 +124,7 @@ func (f *file) policy(m *mapping, name string) weir.Policy {
 // idle warns of options that need a limit, where there is none. They do not hold for the descriptors
 // below, as their author may believe.
 func (f *file) idle(m *mapping, name string) {
-	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "lease", "nodes", "sharing", "leaders", "partition"} {
+	for _, key := range []string{"name", "shadow_mode", "quota_mode", "charge", "fallback", "sync", "lease", "nodes", "sharing", "leaders", "partition", "quota"} {
 		if m.value(key) != nil {
 			f.add(m.members[key].key, SeverityWarning, name, "%s has no effect: this descriptor has no limit of its own", key)
 		}

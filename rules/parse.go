@@ -189,7 +189,7 @@ func (f *file) descriptor(n *yaml.Node, around string, into *level, path []Entry
 	f.onlyKeys(
 		&m, rule, "a descriptor",
 		"key", "value", "match", "rate_limit", "limits", "descriptors", "name", "owner", "shadow_mode", "fallback", "charge",
-		"sync", "lease", "sharing", "leaders", "partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold",
+		"sync", "lease", "sharing", "leaders", "partition", "nodes", "quota", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold",
 		"metadata",
 	)
 	base := f.options(&m, rule, path, p)

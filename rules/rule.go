@@ -48,6 +48,12 @@ type Rule struct {
 	// Temporary is how an operator opened or tightened it for a time; nil: it is as written.
 	Temporary *Temporary
 
+	// QuotaPercent is the part of the limit that proxies divide among them; 0: the file gives them none.
+	QuotaPercent int64
+	// Whole is the limit as it is written, where it is divided: Quota is then the proxies' part, and Limit that
+	// of other callers. Nil: Limit is the whole.
+	Whole, Quota *weir.Limit
+
 	// Envoy tells that the limit is in Envoy's form: rate_limit, or an override.
 	Envoy bool
 	// EnvoyName is rate_limit.name: what replaces speaks of. It may repeat.
@@ -112,6 +118,14 @@ func (r *Rule) Ask(key string, cost int64) weir.Ask {
 		State: r.State(key), Limit: r.Limit, Cost: cost, Shadow: r.Shadow, Quota: r.QuotaMode, After: r.After,
 		Own: r.Usual != nil, Policy: r.Policy,
 	}
+}
+
+// Written is the limit as the file has it; nil where the rule is unlimited.
+func (r *Rule) Written() *weir.Limit {
+	if r.Whole != nil {
+		return r.Whole
+	}
+	return r.Limit
 }
 
 // ruleName is the name of the descriptor at path, for people.

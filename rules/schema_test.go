@@ -397,7 +397,7 @@ func copied(n *yaml.Node) *yaml.Node {
 
 var words = []string{
 	"domain", "descriptors", "key", "value", "rate_limit", "limits", "limit", "name", "owner", "shadow_mode", "fallback", "charge", "sync", "lease", "sharing",
-	"partition", "nodes", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata", "unit", "requests_per_unit", "unlimited", "replaces",
+	"partition", "nodes", "quota", "80%", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata", "unit", "requests_per_unit", "unlimited", "replaces",
 	"", "~", "null", "true", "Yes", "off", "y", "0", "1", "-1", "+7", "0x1F", "0o17", "1_000", "1e3", "1.5", ".inf", "4294967295", "4294967296", "2026-11-20",
 	"local", "open", "closed", "before", "after", "lease", "share", "match", "exact", "pattern", "500ms", "24h", "25h", "1 s", "*", "a*b", "a",
 	"second", "MINUTE", "Hour", "day", "weeks", "ſecond", "mınute", "weeK", "month", "year",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-limit/weir"
 	"github.com/weir-limit/weir/cmd/weir/internal/daemon"
+	"github.com/weir-limit/weir/cmd/weir/internal/rlqs"
 	"github.com/weir-limit/weir/cmd/weir/internal/terminal"
 	"github.com/weir-limit/weir/internal/guard"
 	"github.com/weir-limit/weir/internal/leased"
@@ -169,7 +170,7 @@ func printRules(to io.Writer, all []*rules.Rule, in *lintedStore) error {
 			continue
 		}
 		most, _ := r.Limit.DescribeBound()
-		fmt.Fprintf(t, "%s\t%s\t%s%s%s\n", r.Name, r.Limit, most, in.words(r), shadow)
+		fmt.Fprintf(t, "%s\t%s\t%s%s%s%s\n", r.Name, r.Limit, most, in.words(r), proxies(r), shadow)
 	}
 	return t.Flush()
 }
@@ -193,6 +194,24 @@ func printReasons(to io.Writer, all []*rules.Rule) error {
 	}
 	return nil
 }
+
+// proxies says in words what proxies have of a rule that divides its limit between them and other callers, and whether
+// that is too little for a fleet.
+func proxies(r *rules.Rule) string {
+	if r.Quota == nil {
+		return ""
+	}
+	most, _ := r.Quota.DescribeBound()
+	words := fmt.Sprintf("; proxies have %s of %s by quota: %d%%, %s", r.Quota, r.Whole, r.QuotaPercent, most)
+	terms := rlqs.TermsOf(r.Quota)
+	if few := min(terms.Burst/2, terms.Pace/60); few < fleet {
+		words += fmt.Sprintf("; RLQS can't keep that well for more than %d proxies, which then have it by turns: have them ask ShouldRateLimit", max(few, 1))
+	}
+	return words
+}
+
+// fleet is for how many proxies a part should do.
+const fleet = 50
 
 // ahead says in words what sync adds to what a limit lets pass in one period.
 func ahead(r *rules.Rule) string {

@@ -244,7 +244,7 @@ func (d *Daemon) openCallers(o *listeners, g *errgroup.Group) error {
 		return err
 	}
 	o.grpc = rls.New(d.decider(), rls.Options{
-		Store: d.lending(), Here: d.storage.here(), Tries: d.storage.node != nil, MaxAge: d.config.GRPCMaxAge,
+		Store: d.lending(), Quotas: d.openQuotas(), Here: d.storage.here(), Tries: d.storage.node != nil, MaxAge: d.config.GRPCMaxAge,
 		Gate: &d.grpcGate, Budget: d.metrics.Budget("grpc"), Refused: d.metrics.Overload("grpc", rls.Reasons()),
 		TLS: d.safe("grpc", tls.RequireAndVerifyClientCert, "h2"), HandshakeFailed: d.metrics.HandshakeFailed("grpc"),
 		Client: httpapi.Neighbourhood, Log: d.config.Log, Answers: d.config.answers(), Shadowed: d.metrics.Shadowed, Observe: d.metrics.GRPCCall, Trace: grpcTraces, Panicked: d.metrics.Panicked("grpc"),

@@ -350,7 +350,7 @@ func (c *conn) late() bool {
 		c.wholeLast = c.blockBegun
 	}
 	for s := range c.all {
-		if !s.ended && s.begun.Before(c.wholeLast) {
+		if s.arriving() && s.begun.Before(c.wholeLast) {
 			c.wholeLast = s.begun
 		}
 	}
@@ -394,7 +394,7 @@ func (c *conn) hold() {
 		c.growing = append(c.growing, c.current)
 	}
 	for _, s := range c.growing {
-		if s.ended || s.lost {
+		if !s.arriving() || s.lost {
 			continue
 		}
 		if s.held == nil {

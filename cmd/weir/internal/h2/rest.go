@@ -20,6 +20,7 @@ type rest struct {
 	body    []byte // that has come; guarded by conn.mu, as are
 	taken   int    // what was read of it
 	credit  int    // and since the client was told of more
+	closed  bool   // nobody reads it any more
 
 	header  http.Header
 	status  int // that was sent; 0: none was
@@ -111,13 +112,13 @@ func (r *rest) Read(p []byte) (int, error) {
 	c := r.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(r.body) == r.taken && !r.stream.ended && !r.stream.lost {
+	for len(r.body) == r.taken && !r.stream.ended && !r.stream.lost && !r.closed {
 		r.changed.Wait()
 	}
 	switch {
 	case len(r.body) == r.taken && r.stream.ended:
 		return 0, io.EOF
-	case r.stream.lost:
+	case r.stream.lost, r.closed:
 		return 0, io.ErrUnexpectedEOF
 	}
 	n := copy(p, r.body[r.taken:])
@@ -131,8 +132,14 @@ func (r *rest) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends reading.
-func (*rest) Close() error { return nil }
+// Close ends reading, also a Read that waits.
+func (r *rest) Close() error {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	r.closed = true
+	r.changed.Broadcast()
+	return nil
+}
 
 // Header is that of the answer.
 func (r *rest) Header() http.Header { return r.header }
@@ -212,6 +219,14 @@ func (r *rest) sendHead(ends bool) {
 		return
 	}
 	r.sent = true
+	if s := r.stream; s.arriving() {
+		s.both = true
+		r.conn.partial--
+		if s.held != nil {
+			s.held.End()
+			s.held = nil
+		}
+	}
 	var head []Field
 	for name, values := range r.header {
 		if name == "Trailer" || strings.HasPrefix(name, http.TrailerPrefix) || r.declared(name) {

@@ -31,6 +31,7 @@ type stream struct {
 	room  int64 // what may come of it
 	came  int64 // of the body
 	ended bool  // by the client
+	both  bool  // it is answered while more of it comes, as a stream of messages is: so it is not late
 	done  bool  // here
 	lost  bool  // it is over: nobody waits for what is not answered
 	later bool  // another goroutine knows it
@@ -81,12 +82,15 @@ func (c *conn) park() {
 		s.own.clone(s.head)
 		s.head = &s.own
 	}
-	if !s.ended {
+	if s.arriving() {
 		c.growing = append(c.growing, s)
 	}
 	c.streams[s.id] = s
 	c.current = nil
 }
+
+// arriving is whether the request is to arrive in time, and has not.
+func (s *stream) arriving() bool { return !s.ended && !s.both }
 
 // remove forgets a stream that is over.
 func (c *conn) remove(s *stream) {
@@ -96,7 +100,7 @@ func (c *conn) remove(s *stream) {
 		delete(c.streams, s.id)
 	}
 	c.open--
-	if !s.ended {
+	if s.arriving() {
 		c.partial--
 	}
 	s.lost = true
@@ -342,10 +346,10 @@ func (c *conn) data(f *frame) {
 
 // endOf is the end of a request.
 func (c *conn) endOf(s *stream) {
-	if !s.ended {
-		s.ended = true
+	if s.arriving() {
 		c.partial--
 	}
+	s.ended = true
 }
 
 // calls has a call answered whose request is here.

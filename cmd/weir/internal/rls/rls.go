@@ -1,5 +1,5 @@
-// Package rls is the gRPC listener: Envoy's rate limit service, version 3, and
-// gRPC's health service beside it.
+// Package rls is the gRPC listener: Envoy's rate limit service and its rate limit quota service, version 3, and
+// gRPC's health service beside them.
 package rls
 
 import (
@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	quota "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,6 +25,7 @@ import (
 	"github.com/weir-limit/weir/cmd/weir/internal/envoy"
 	"github.com/weir-limit/weir/cmd/weir/internal/h2"
 	"github.com/weir-limit/weir/cmd/weir/internal/overload"
+	"github.com/weir-limit/weir/cmd/weir/internal/rlqs"
 	"github.com/weir-limit/weir/internal/here"
 	"github.com/weir-limit/weir/rules"
 )
@@ -74,6 +76,8 @@ type Options struct {
 	MaxAge time.Duration
 	// Store is how the store is lent to programs. Nil: it is not.
 	Store *Lending
+	// Quotas is Envoy's rate limit quota service. Nil: there is none.
+	Quotas *rlqs.Service
 	// Here is that the limiter never waits, and the store that is lent neither: calls are then answered on the
 	// goroutine that reads their connection.
 	Here bool
@@ -118,7 +122,7 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		o.HandshakeFailed = func() {}
 	}
 	s := &Server{
-		limiter: limiter, options: o, health: newHealthService(), grpc: grpc.NewServer(),
+		limiter: limiter, options: o, health: newHealthService(), grpc: grpc.NewServer(grpc.MaxRecvMsgSize(MaxMessage)),
 		methods: map[string]*method{}, work: make(chan func()), closing: make(chan struct{}),
 	}
 	s.methods[rls.RateLimitService_ShouldRateLimit_FullMethodName] = &method{name: "ShouldRateLimit", answer: s.shouldRateLimit}
@@ -134,6 +138,9 @@ func New(limiter envoy.Limiter, o Options) *Server {
 		s.grpc.RegisterService(&grpc.ServiceDesc{ServiceName: name}, nil)
 	}
 	healthpb.RegisterHealthServer(s.grpc, s.health)
+	if o.Quotas != nil {
+		quota.RegisterRateLimitQuotaServiceServer(s.grpc, o.Quotas)
+	}
 	s.http = h2.NewServer(h2.Config{
 		Fast: s.fast, Rest: http.HandlerFunc(s.rest), TLS: o.TLS, Gate: o.Gate, Budget: o.Budget, Refused: o.Refused,
 		HandshakeFailed: o.HandshakeFailed, Connect: s.clientOf, MaxAge: o.MaxAge,
@@ -175,6 +182,9 @@ func (s *Server) Serve(l net.Listener) error {
 // ends first, those that are left get no answer. Then it waits for them.
 func (s *Server) Stop(ctx context.Context) error {
 	s.health.close()
+	if s.options.Quotas != nil {
+		s.options.Quotas.Close()
+	}
 	err := s.http.Shutdown(ctx)
 	s.closed.Do(func() { close(s.closing) })
 	s.running.Wait()

@@ -75,14 +75,14 @@ func sameButFor(before, after string, percent int64) error {
 		return cannot
 	}
 	for i, r := range old.Rules() {
-		is, want := now.Rules()[i], r.Limit
-		if r.Limit != nil && percent > 0 {
-			if want, err = rules.Tightened(r.Limit, percent); err != nil {
-				return invalid("percent", "of %v: %v", r.Limit, err)
+		is, want := now.Rules()[i], r.Written()
+		if want != nil && percent > 0 {
+			if want, err = rules.Tightened(want, percent); err != nil {
+				return invalid("percent", "of %v: %v", r.Written(), err)
 			}
 		}
 		open := percent > 0 || is.Shadow || r.Unlimited
-		if is.State("") != r.State("") || !open || want != nil && is.Limit.String() != want.String() {
+		if is.State("") != r.State("") || !open || want != nil && is.Written().String() != want.String() {
 			return cannot
 		}
 	}
