@@ -236,7 +236,7 @@ func TestSchemaTellsAll(t *testing.T) {
 			}
 		}
 	}
-	if n := len(s.Definitions["descriptor"].Properties); n != 22 {
+	if n := len(s.Definitions["descriptor"].Properties); n != 23 {
 		t.Errorf("a descriptor has %d keys", n)
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // loaded is the active rules, and what came of the last reload.
 type loaded struct {
-	set  *rules.Set // nil: there are none yet
+	set  *rules.Set   // nil: there are none yet
 	sets []*rules.Set // that it was joined of
 	etag string
 	// failed is why other rules than these should be active; empty: these are
