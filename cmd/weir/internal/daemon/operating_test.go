@@ -52,6 +52,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	c.Rules = rulesFile(t, "domain: d\ndescriptors:\n  - {key: k, value: \"*\", limits: [1/s], value_to_metric: true}\n")
 	c.Candidate = rulesFile(t, "domain: d\ndescriptors: [{key: k, limits: [1/s]}]\n")
 	c.Data = t.TempDir()
+	c.Statsd = "udp://127.0.0.1:1"
 	r := start(t, c)
 	safe := caller(t, &tls.Config{RootCAs: ca.Pool()})
 	if _, err := send(t, safe, http.MethodPost, "https://"+r.http+"/v1/check", `{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}`); err != nil {
