@@ -261,7 +261,7 @@ func (v *version) gather(now weir.Instant, a *weir.Ask) {
 			v.apart, v.kept = true, had.Clone()
 			return
 		}
-		v.apart = !a.Charges() || t.ownKeys().room(f, now)
+		v.apart = !a.Charges() || t.ownKeys().room(now)
 	}
 	alone := v.into != nil
 	for _, p := range v.places {

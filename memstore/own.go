@@ -53,17 +53,20 @@ func (o *own) of(f uint64) *weir.Kept {
 // has is whether a key's count is here.
 func (o *own) has(f uint64) bool { return o.of(f) != nil }
 
-// room is whether one more key may come.
-func (o *own) room(f uint64, now weir.Instant) bool {
-	if o.keys.Load() < o.most {
-		return true
-	}
-	s := o.shard(f)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if since := now - s.swept; since < 0 || since >= tidyEvery {
-		s.swept = now
-		o.sweep(s, now)
+// room is whether one more key may come. When all is full, those that have recovered make room, in whichever shard they
+// are: each shard is looked through once in tidyEvery.
+func (o *own) room(now weir.Instant) bool {
+	for i := range o.shards {
+		if o.keys.Load() < o.most {
+			return true
+		}
+		s := &o.shards[i]
+		s.mu.Lock()
+		if since := now - s.swept; since < 0 || since >= tidyEvery {
+			s.swept = now
+			o.sweep(s, now)
+		}
+		s.mu.Unlock()
 	}
 	if o.keys.Load() < o.most {
 		return true

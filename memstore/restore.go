@@ -198,7 +198,7 @@ func (t *table) insertOwn(f uint64, limit *weir.Limit, state weir.State, now wei
 	switch {
 	case limit.Fresh(state, now):
 		return
-	case had == nil && !o.room(f, now):
+	case had == nil && !o.room(now):
 		return
 	case had == nil:
 		o.put(f, &weir.Kept{Limit: limit, State: slices.Clone(state), Since: now + 1}, now)

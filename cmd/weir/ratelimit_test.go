@@ -58,7 +58,7 @@ func TestRatelimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	redis := redistest.Start(t)
-	cmd, ready, log := asRatelimit(t,
+	cmd, ready, log := startRatelimit(t,
 		"USE_STATSD=true", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+port, "STATS_FLUSH_INTERVAL=100ms", "LOG_LEVEL=debug", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Addr,
 		"RUNTIME_ROOT="+root, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "CONFIG_TYPE=FILE", "CONFIG_GRPC_XDS_NODE_ID=test-node-id",
 		"CONFIG_GRPC_XDS_SERVER_URL=ratelimit-xds-config-server:18000", "MERGE_DOMAIN_CONFIG=true", "REDIS_PIPELINE_WINDOWS=1ms",
@@ -95,8 +95,8 @@ func TestRatelimit(t *testing.T) {
 	}
 }
 
-// asRatelimit starts a program with the name ratelimit on free ports of the loopback, and waits for its first line.
-func asRatelimit(t *testing.T, env ...string) (cmd *exec.Cmd, ready string, log *bytes.Buffer) {
+// startRatelimit starts a program with the name ratelimit on free ports of the loopback, and waits for its first line.
+func startRatelimit(t *testing.T, env ...string) (cmd *exec.Cmd, ready string, log *bytes.Buffer) {
 	t.Helper()
 	binary, err := exec.LookPath(ratelimitName) // this test, by TestMain
 	if err != nil {
@@ -156,7 +156,7 @@ func TestRatelimitByXDS(t *testing.T) {
 	control.Set()
 	cert, key := ca.Issue(t, "envoy-ratelimit").Files(t)
 	roots := certtest.File(t, "ca.crt", ca.PEM)
-	cmd, ready, log := asRatelimit(t,
+	cmd, ready, log := startRatelimit(t,
 		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+control.Address, "CONFIG_GRPC_XDS_NODE_ID="+xdstest.Node, "CONFIG_GRPC_XDS_SERVER_USE_TLS=true",
 		"CONFIG_GRPC_XDS_CLIENT_TLS_CERT="+cert, "CONFIG_GRPC_XDS_CLIENT_TLS_KEY="+key, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT="+roots, "CONFIG_GRPC_XDS_SERVER_TLS_SAN=envoy-gateway",
 		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "GRPC_SERVER_USE_TLS=true", "GRPC_SERVER_TLS_CERT="+cert, "GRPC_SERVER_TLS_KEY="+key, "GRPC_CLIENT_TLS_CACERT="+roots,
