@@ -48,7 +48,7 @@ func Start(t testing.TB, options ...string) *Server {
 
 // unused is the data folder of a server that never ran, as tar packs it. Unpacking one is many times
 // faster than initdb, so each process of tests runs initdb once.
-var unused struct {
+var unused struct { //nolint:gochecknoglobals // all servers of a process share it
 	sync.Mutex
 	packed []byte
 }

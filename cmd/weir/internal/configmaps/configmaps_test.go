@@ -2,6 +2,7 @@ package configmaps
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func plain(set *rules.Set, err error) ([]rules.Finding, bool, error) {
 
 func ask(v *Reviewer, body, kind string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	q := httptest.NewRequest(http.MethodPost, "/review", strings.NewReader(body))
+	q := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/review", strings.NewReader(body))
 	q.Header.Set("Content-Type", kind)
 	v.ServeHTTP(w, q)
 	return w

@@ -94,11 +94,11 @@ type found struct {
 // ready is what the provider says of itself, which is asked for when it was not for an hour. An old answer goes on to count while there is no new one.
 // Callers that come together share one question, which takes callTime at most; one that goes away waits no longer.
 func (p *Provider) ready(ctx context.Context) (*found, error) {
-	now, failed, asking, mine := p.state()
+	now, asking, mine, failed := p.state()
 	for now == nil && asking != nil && !mine {
 		select {
 		case <-asking:
-			now, failed, asking, mine = p.state()
+			now, asking, mine, failed = p.state()
 		case <-ctx.Done():
 			failed, asking = ctx.Err(), nil
 		}
@@ -113,7 +113,7 @@ func (p *Provider) ready(ctx context.Context) (*found, error) {
 }
 
 // state is what is known of the provider. mine is whether the caller is the one that has to ask it, and close asking then.
-func (p *Provider) state() (now *found, failed error, asking chan struct{}, mine bool) {
+func (p *Provider) state() (now *found, asking chan struct{}, mine bool, failed error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pause := retryAfter
@@ -123,7 +123,7 @@ func (p *Provider) state() (now *found, failed error, asking chan struct{}, mine
 	if mine = p.asking == nil && (p.at.IsZero() || time.Since(p.at) >= pause); mine {
 		p.asking = make(chan struct{})
 	}
-	return p.found, p.failed, p.asking, mine
+	return p.found, p.asking, mine, p.failed
 }
 
 // discover asks the provider what it says of itself, and tells those that wait for it.

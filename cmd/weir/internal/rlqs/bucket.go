@@ -105,11 +105,6 @@ type assignment struct {
 	sent                   weir.Instant
 }
 
-// latest is when the proxy has ceased to follow it, at the latest.
-func (a *assignment) latest() weir.Instant {
-	return after(a.sent, time.Duration(a.ttl)*time.Second+Delay)
-}
-
 // surely is whether the proxy follows it still when it hears what is sent now.
 func (a *assignment) surely(now weir.Instant) bool {
 	return after(now, Delay) <= after(a.sent, time.Duration(a.ttl)*time.Second)

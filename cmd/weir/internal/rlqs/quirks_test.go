@@ -25,13 +25,12 @@ func eachBucket(q *rlqs.RateLimitQuotaResponse, do func(*rlqs.RateLimitQuotaResp
 
 // flaw is what a server might get wrong of Envoy's filter.
 type flaw struct {
-	name          string
-	limit, more   string
-	proxies       int
-	tamper        func() func(*proxy, *rlqs.RateLimitQuotaResponse)
-	each          func(f *fleet, now time.Time) // each step
-	over, under   bool                          // how it shows
-	demand, until float64
+	name        string
+	limit, more string
+	proxies     int
+	tamper      func() func(*proxy, *rlqs.RateLimitQuotaResponse)
+	each        func(f *fleet, now time.Time) // each step
+	over, under bool                          // how it shows
 }
 
 const booked = "    quota: 100%"

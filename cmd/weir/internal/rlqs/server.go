@@ -107,8 +107,8 @@ type Server struct {
 	swept   weir.Instant
 	told    map[string]struct{} // rules without a quota that the log has
 
-	windows  sync.Map // of counts, to *weir.Limit
-	scratchs sync.Pool
+	windows sync.Map  // of counts, to *weir.Limit
+	spare   sync.Pool // of *[]int64, for shares
 }
 
 // maxTold is of how many rules the log tells that proxies get nothing.
@@ -157,13 +157,13 @@ func (s *Server) window(count int64) *weir.Limit {
 }
 
 func (s *Server) scratch(n int) []int64 {
-	if p, ok := s.scratchs.Get().(*[]int64); ok {
+	if p, ok := s.spare.Get().(*[]int64); ok {
 		return slices.Grow((*p)[:0], n)
 	}
 	return make([]int64, 0, n)
 }
 
-func (s *Server) scratched(wants []int64) { s.scratchs.Put(&wants) }
+func (s *Server) scratched(wants []int64) { s.spare.Put(&wants) }
 
 // Session is one proxy's stream. Its methods are called by one goroutine.
 type Session struct {

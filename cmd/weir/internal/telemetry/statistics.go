@@ -144,7 +144,7 @@ func (s *Statistics) calls() (uint64, *dto.Histogram) {
 func (s *Statistics) Describe(chan<- *prometheus.Desc) {}
 
 // The metrics that envoyproxy/ratelimit's mapper makes of its statistics.
-var (
+var ( //nolint:gochecknoglobals // constants
 	ruleStatistics = map[string]*prometheus.Desc{
 		"total_hits":   statisticDesc("rate_limit_total_hits", "Hits of a rule; what a request costs counts, here and below."),
 		"within_limit": statisticDesc("rate_limit_within_limit", "Hits that the rule allowed."),
@@ -263,16 +263,15 @@ func statisticOf(r *rules.Rule, entries []rules.Entry) string {
 	return sanitized(b.String())
 }
 
-var (
-	ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
-	// parting are bytes that would end a name, or its line.
-	parting = func(r rune) rune {
-		if r == ':' || r == '|' || r < ' ' || r == 0x7f {
-			return '_'
-		}
-		return r
+var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
+
+// parting has a line in place of bytes that would end a name, or its line.
+func parting(r rune) rune {
+	if r == ':' || r == '|' || r < ' ' || r == 0x7f {
+		return '_'
 	}
-)
+	return r
+}
 
 // sanitized is a name of statistics without what means something else there, as envoyproxy/ratelimit has it, and without
 // the ends of lines, which a client could write into a value.

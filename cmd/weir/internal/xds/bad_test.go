@@ -145,7 +145,7 @@ func (s *scripted) StreamAggregatedResources(stream discoveryv3.AggregatedDiscov
 
 func script(t testing.TB, stream func(discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error) *xdstest.Control {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestStrangeServers(t *testing.T) {
 	clusters.TypeUrl = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	deaf, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	deaf, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0") // takes connections, and says nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func (f *follower) now() (*rules.Set, error) {
 	return f.set, f.err
 }
 
-// rules is the rules that are active, as NAME LIMIT, …
+// rules is the rules that are active, as NAME LIMIT, between commas.
 func (f *follower) rules() string {
 	set, _ := f.now()
 	return told(set)

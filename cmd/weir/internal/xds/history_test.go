@@ -73,9 +73,10 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// policies is n policies as Envoy Gateway makes them, of one listener.
-func policies(n, last int) *rlsv3.RateLimitConfig {
+// policies is 10,000 policies as Envoy Gateway makes them, of one listener. The last has another limit.
+func policies(last int) *rlsv3.RateLimitConfig {
 	c := &rlsv3.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http"}
+	const n = 10_000
 	for i := range n {
 		route := fmt.Sprintf("httproute/default/backend-%d/rule/0/match/0/*", i)
 		of := &rlsv3.RateLimitDescriptor{Key: "rule-0-match-0", RateLimit: &rlsv3.RateLimitPolicy{Unit: rlsv3.RateLimitUnit_MINUTE, RequestsPerUnit: 5}}
@@ -90,12 +91,12 @@ func policies(n, last int) *rlsv3.RateLimitConfig {
 // TestManyPolicies: 10,000 policies of one listener are loaded, and one that changes among them is.
 func TestManyPolicies(t *testing.T) {
 	c := xdstest.Start(t, nil)
-	c.Put(policies(10_000, 5))
+	c.Put(policies(5))
 	f := follow(t, c, "wait=1m")
 	if set, err := f.now(); err != nil || len(set.Rules()) != 10_000 || len(set.Warnings()) > 0 {
 		t.Fatal(len(set.Rules()), set.Warnings(), err)
 	}
-	c.Put(policies(10_000, 6))
+	c.Put(policies(6))
 	xdstest.Soon(t, func() string {
 		set, err := f.now()
 		if all := set.Rules(); err != nil || all[len(all)-1].Limit.String() != "6/min fixed-window" {
@@ -109,7 +110,7 @@ func TestManyPolicies(t *testing.T) {
 // listener, of which each change has all read anew.
 func BenchmarkChange(b *testing.B) {
 	c := xdstest.Start(b, nil)
-	c.Put(policies(10_000, 0))
+	c.Put(policies(0))
 	f := follow(b, c, "wait=1m")
 	sets := make(chan int64, 16)
 	f.heard(func() {
@@ -120,7 +121,7 @@ func BenchmarkChange(b *testing.B) {
 	n := int64(0)
 	for b.Loop() {
 		n++
-		c.Put(policies(10_000, int(n)))
+		c.Put(policies(int(n)))
 		for <-sets != n {
 		}
 	}

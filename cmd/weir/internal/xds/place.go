@@ -99,7 +99,7 @@ func (p *place) readTLS(given map[string]string) (err error) {
 	return err
 }
 
-// readMetadata reads what the control plane is told: metadata of gRPC, KEY:VALUE,…, and of the node, KEY=VALUE,…
+// readMetadata reads what the control plane is told: metadata of gRPC as KEY:VALUE,…, and metadata of the node as KEY=VALUE,… in one option each.
 func (p *place) readMetadata(given map[string]string) error {
 	headers, err := pairs(optionMetadata, given[optionMetadata], ":")
 	if err != nil {

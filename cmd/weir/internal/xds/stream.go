@@ -353,7 +353,7 @@ func (s *Source) explain(err error) error {
 }
 
 // locals are the addresses of this side of a connection, which differ each time.
-var locals = regexp.MustCompile(`(read|write) tcp \S+->`) //nolint:gochecknoglobals // a constant
+var locals = regexp.MustCompile(`(read|write) tcp \S+->`)
 
 // said is an error's text, the same for the same reason.
 func said(err error) string { return locals.ReplaceAllString(err.Error(), "$1 tcp ") }

@@ -61,7 +61,7 @@ func (c *Control) Start() {
 	var l net.Listener
 	Soon(c.t, func() string {
 		var err error
-		if l, err = net.Listen("tcp", address); err != nil {
+		if l, err = new(net.ListenConfig).Listen(context.Background(), "tcp", address); err != nil {
 			return err.Error()
 		}
 		return ""
