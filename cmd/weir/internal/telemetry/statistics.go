@@ -144,7 +144,7 @@ func (s *Statistics) calls() (uint64, *dto.Histogram) {
 func (s *Statistics) Describe(chan<- *prometheus.Desc) {}
 
 // The metrics that envoyproxy/ratelimit's mapper makes of its statistics.
-var ( //nolint:gochecknoglobals // constants
+var (
 	ruleStatistics = map[string]*prometheus.Desc{
 		"total_hits":   statisticDesc("rate_limit_total_hits", "Hits of a rule; what a request costs counts, here and below."),
 		"within_limit": statisticDesc("rate_limit_within_limit", "Hits that the rule allowed."),
@@ -152,12 +152,14 @@ var ( //nolint:gochecknoglobals // constants
 		"near_limit":   statisticDesc("rate_limit_near_limit", "Hits that the rule allowed when most of the limit was used."),
 		"shadow_mode":  statisticDesc("rate_limit_shadow_mode", "Hits over the limit of a rule in shadow."),
 	}
-	requestStatistic = statisticDesc("total_requests", "Calls by gRPC.")
-	timeStatistic    = statisticDesc("response_time_seconds", "How long calls by gRPC took.")
-	errorStatistic   = statisticDesc("should_rate_limit_error", "Calls by gRPC without an answer: the request was bad (service_error), or nothing could be decided (redis_error).")
-	loadStatistic    = statisticDesc("config_load_success", "Loads of rules that went well.")
-	failedStatistic  = statisticDesc("config_load_error", "Loads of rules that failed.")
-	shadowStatistic  = statisticDesc("global_shadow_mode", "Denials that shadow mode for all limits let pass.")
+	serviceStatistics = map[string]*prometheus.Desc{
+		"total_requests":          statisticDesc("total_requests", "Calls by gRPC."),
+		"response_time_seconds":   statisticDesc("response_time_seconds", "How long calls by gRPC took."),
+		"should_rate_limit_error": statisticDesc("should_rate_limit_error", "Calls by gRPC without an answer: the request was bad (service_error), or nothing could be decided (redis_error)."),
+		"config_load_success":     statisticDesc("config_load_success", "Loads of rules that went well."),
+		"config_load_error":       statisticDesc("config_load_error", "Loads of rules that failed."),
+		"global_shadow_mode":      statisticDesc("global_shadow_mode", "Denials that shadow mode for all limits let pass."),
+	}
 )
 
 func statisticDesc(name, help string) *prometheus.Desc {
@@ -187,24 +189,24 @@ func (s *Statistics) Collect(to chan<- prometheus.Metric) {
 		}
 		s.send(to, ruleStatistics[at.name], n, labels...)
 	}
-	s.send(to, loadStatistic, s.metrics.loads.Load())
-	s.send(to, failedStatistic, s.metrics.failedLoads.Load())
-	s.send(to, shadowStatistic, s.metrics.shadowed.Load())
-	s.send(to, errorStatistic, s.metrics.unavailable.Load(), label("err_type", "redis_error"))
-	s.send(to, errorStatistic, s.metrics.invalid.Load(), label("err_type", "service_error"))
+	s.send(to, serviceStatistics["config_load_success"], s.metrics.loads.Load())
+	s.send(to, serviceStatistics["config_load_error"], s.metrics.failedLoads.Load())
+	s.send(to, serviceStatistics["global_shadow_mode"], s.metrics.shadowed.Load())
+	s.send(to, serviceStatistics["should_rate_limit_error"], s.metrics.unavailable.Load(), label("err_type", "redis_error"))
+	s.send(to, serviceStatistics["should_rate_limit_error"], s.metrics.invalid.Load(), label("err_type", "service_error"))
 	calls, times := s.calls()
 	if calls == 0 {
 		return
 	}
 	method := label("grpc_method", "ShouldRateLimit")
-	s.send(to, requestStatistic, calls, method)
+	s.send(to, serviceStatistics["total_requests"], calls, method)
 	usual := dto.Histogram{SampleCount: times.SampleCount, SampleSum: times.SampleSum}
 	for _, b := range times.Bucket {
 		if slices.Contains(prometheus.DefBuckets, b.GetUpperBound()) {
 			usual.Bucket = append(usual.Bucket, b)
 		}
 	}
-	to <- &told{timeStatistic, s.with(method), &dto.Metric{Histogram: &usual}}
+	to <- &told{serviceStatistics["response_time_seconds"], s.with(method), &dto.Metric{Histogram: &usual}}
 }
 
 // send sends a counter that is not 0.
