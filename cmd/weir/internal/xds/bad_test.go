@@ -327,6 +327,20 @@ func TestStuck(t *testing.T) {
 	})
 }
 
+// TestNoCache: where there is no folder for the last good copy, that is told, and none is kept anywhere else.
+func TestNoCache(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("HOME", "")
+	var failed error
+	s, err := Open("xds://127.0.0.1:1?node=a", Options{NotKept: func(err error) { failed = err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failed == nil || s.copy.file != "" {
+		t.Errorf("%v; it keeps a copy in %q", failed, s.copy.file)
+	}
+}
+
 type stuck struct {
 	grpc.BidiStreamingClient[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]
 

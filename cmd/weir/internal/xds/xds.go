@@ -114,11 +114,11 @@ func Open(url string, o Options) (*Source, error) {
 	}
 	s := &Source{place: p, options: o, book: book{hold: holdTime}, pace: usualPace(), reload: make(chan struct{}, 1), copy: keeper{file: p.last, complain: o.NotKept}}
 	if s.copy.file == "" {
-		name, err := source.DefaultCache(url)
-		if err != nil {
+		if name, err := source.DefaultCache(url); err != nil {
 			s.copy.fail(err)
+		} else {
+			s.copy.file = strings.TrimSuffix(name, ".yaml") + ".xds"
 		}
-		s.copy.file = strings.TrimSuffix(name, ".yaml") + ".xds"
 	}
 	if p.tls {
 		if s.files, err = p.show.TLS(time.Now()); err != nil {
