@@ -86,9 +86,8 @@ func (a *admission) run(ctx context.Context, in *lintedStore, out io.Writer, log
 	if err != nil {
 		return err
 	}
-	if text := pair.Exposed(); text != "" {
-		log.Warn("other users of this machine can read a secret", "credentials", "tls", "file", text)
-	}
+	watched := daemon.Watched{Name: "tls", Files: pair}
+	watched.SayExposed(log)
 	reviewer := configmaps.NewReviewer(in.lint)
 	var leaving atomic.Bool
 	registry := prometheus.NewRegistry()
@@ -129,22 +128,11 @@ func (a *admission) run(ctx context.Context, in *lintedStore, out io.Writer, log
 				defer cancel()
 				return listen.Stop(draining, server)
 			case now := <-tick.C:
-				lookAt(pair, now, log)
+				watched.Look(now, false, log)
 			}
 		}
 	})
 	return g.Wait()
-}
-
-// lookAt makes a new certificate active, and logs that.
-func lookAt(pair *credentials.Server, now time.Time, log *slog.Logger) {
-	switch news, err := pair.Look(now, false); {
-	case !news:
-	case err != nil:
-		log.Error("credentials could not be reloaded; the old ones stay active", "credentials", "tls", "error", err)
-	default:
-		log.Info("credentials reloaded", "credentials", "tls")
-	}
 }
 
 // admissionRoutes are all that it answers.

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -30,37 +29,18 @@ type keys struct {
 	client    *credentials.Secret     // of this client of the provider
 	roles     *credentials.Roles      // of groups that the provider tells of
 
-	watched []watched
+	watched []Watched
 	expired string // the certificate that was last told to have expired
 }
 
-// watched is files that are looked at again.
-type watched struct {
-	name  string
-	files files
-}
-
-type files interface {
-	Look(now time.Time, atOnce bool) (news bool, err error)
-	Failed() string
-	Exposed() string
-}
-
 // use has credentials used and watched that were opened, unless that failed.
-func use[F files](k *keys, name string, to *F, opened F, err error) error {
+func use[F Reloaded](k *keys, name string, to *F, opened F, err error) error {
 	if err != nil {
 		return configError(err)
 	}
 	*to = opened
-	k.watched = append(k.watched, watched{name, opened})
+	k.watched = append(k.watched, Watched{Name: name, Files: opened})
 	return nil
-}
-
-// sayExposed warns of a secret that other users may read.
-func (w *watched) sayExposed(log *slog.Logger) {
-	if text := w.files.Exposed(); text != "" {
-		log.Warn("other users of this machine can read a secret", "credentials", w.name, "file", text)
-	}
 }
 
 // openKeys reads the credentials. Faults are told at once, each a *ConfigError.
@@ -161,16 +141,8 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 	defer d.looking.Unlock()
 	now := time.Now()
 	for _, w := range d.keys.watched {
-		switch news, err := w.files.Look(now, atOnce); {
-		case !news:
-		case err != nil:
-			d.config.Log.Error("credentials could not be reloaded; the old ones stay active", "credentials", w.name, "error", err)
-		default:
-			d.config.Log.Info("credentials reloaded", "credentials", w.name)
-			w.sayExposed(d.config.Log)
-			if w.name == "cluster-key" {
-				d.rotate()
-			}
+		if w.Look(now, atOnce, d.config.Log) && w.Name == "cluster-key" {
+			d.rotate()
 		}
 	}
 	if text := d.keys.expiry(now); text != d.keys.expired {
@@ -183,7 +155,7 @@ func (d *Daemon) lookAtKeys(atOnce bool) {
 // metrics are those of the credentials that are in use.
 func (k *keys) metrics() (all []prometheus.Metric) {
 	for _, w := range k.watched {
-		all = append(all, telemetry.CredentialsCurrent(w.name, w.files.Failed() == ""))
+		all = append(all, telemetry.CredentialsCurrent(w.Name, w.Files.Failed() == ""))
 	}
 	if k.tls != nil {
 		all = append(all, telemetry.CertificateExpiry(k.tls))
@@ -202,8 +174,8 @@ func (k *keys) expiry(now time.Time) string {
 // detail is what /readyz should say of the credentials, a line each.
 func (k *keys) detail(now time.Time) (lines []string) {
 	for _, w := range k.watched {
-		if failed := w.files.Failed(); failed != "" {
-			lines = append(lines, fmt.Sprintf("the active credentials are old (%s) because a reload failed: %s", w.name, failed))
+		if failed := w.Files.Failed(); failed != "" {
+			lines = append(lines, fmt.Sprintf("the active credentials are old (%s) because a reload failed: %s", w.Name, failed))
 		}
 	}
 	if text := k.expiry(now); text != "" {

@@ -99,7 +99,7 @@ func New(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	for _, w := range keys.watched {
-		w.sayExposed(c.Log)
+		w.SayExposed(c.Log)
 	}
 	d := &Daemon{
 		config: c, started: time.Now(), clientName: namesOfClients(c.HashKeys), denials: rules.NewDenials(),
