@@ -51,6 +51,14 @@ func Make(file string, write func(io.Writer) error) error {
 	return Write(file, write)
 }
 
+// Put is Make of a text.
+func Put(file string, text []byte) error {
+	return Make(file, func(to io.Writer) error {
+		_, err := to.Write(text)
+		return err
+	})
+}
+
 // syncFolder makes sure that a file is still there under its new name after a
 // loss of power. Some file systems can't, and a folder may be written but not
 // read; the file itself is safe.

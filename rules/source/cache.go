@@ -40,8 +40,5 @@ func (c cache) read() ([]byte, error) {
 
 // write puts text in the place of the copy, whole or not at all.
 func (c cache) write(text []byte) error {
-	return atomicfile.Make(string(c), func(to io.Writer) error {
-		_, err := to.Write(text)
-		return err
-	})
+	return atomicfile.Put(string(c), text)
 }

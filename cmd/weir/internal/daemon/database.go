@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
@@ -181,10 +180,7 @@ func (d *Daemon) sayFirstToken(ctx context.Context) {
 	file, badPlace := copyFile(d.config.Data)
 	file = strings.TrimSuffix(file, "copy") + "first-token"
 	if err = errors.Join(err, badPlace); err == nil {
-		err = atomicfile.Make(file, func(to io.Writer) error {
-			_, err := fmt.Fprintln(to, token)
-			return err
-		})
+		err = atomicfile.Put(file, []byte(token+"\n"))
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(d.config.Stdout, "token: in %s, of an administrator; read it and remove the file\n", file)

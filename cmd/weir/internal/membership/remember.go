@@ -166,10 +166,7 @@ func (m *memory) save() {
 		return
 	}
 	if err == nil {
-		err = atomicfile.Make(m.file, func(to io.Writer) error {
-			_, err := to.Write(text)
-			return err
-		})
+		err = atomicfile.Put(m.file, text)
 	}
 	if m.failed = err; err == nil {
 		m.saved = text

@@ -44,10 +44,7 @@ func (k *keeper) flush(b *book) {
 	k.written, k.dirty = time.Now(), false
 	text, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: typeURL, Resources: b.resources()})
 	if err == nil {
-		err = atomicfile.Make(k.file, func(to io.Writer) error {
-			_, err := to.Write(text)
-			return err
-		})
+		err = atomicfile.Put(k.file, text)
 	}
 	if err != nil {
 		k.dirty = true
