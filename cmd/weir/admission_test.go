@@ -18,7 +18,7 @@ import (
 )
 
 // TestAdmissionCertificate: weir admission takes a new certificate without a restart, keeps the old one when the new
-// one is bad, and ends well. What it says to Kubernetes is tested in integrations/helm, by the types of Kubernetes.
+// one is bad, and ends well. integrations/helm tests its answers by the types of Kubernetes.
 func TestAdmissionCertificate(t *testing.T) {
 	t.Parallel()
 	ca, dir := certtest.NewCA(t), t.TempDir()

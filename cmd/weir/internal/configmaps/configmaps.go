@@ -1,7 +1,7 @@
 // Package configmaps reviews ConfigMaps that hold rules: Kubernetes asks before it keeps one, and gives their
 // author what weir lint finds.
 //
-// It reads and writes AdmissionReview of admission.k8s.io/v1. Of that it knows the few members that it needs:
+// It reads and writes AdmissionReview of admission.k8s.io/v1. It knows the few members that it needs:
 // Kubernetes adds members without notice, and the types of Kubernetes bring along all else that they stand on.
 package configmaps
 
@@ -29,7 +29,7 @@ const (
 	// failurePolicy says.
 	MaxReviews = 16
 	// maxWarnings is how many warnings an answer has, and maxWarning how long one is, in bytes. Kubernetes cuts off
-	// what is longer, and has room for 4096 bytes. What is left out is counted in the last one.
+	// what is longer, and has room for 4096 bytes. The last one counts those that are left out.
 	maxWarnings, maxWarning = 15, 256
 )
 

@@ -238,6 +238,7 @@ func TestBadInput(t *testing.T) {
 		"STATSD_PROTOCOL=sctp": "STATSD_PROTOCOL is \"sctp\"; it must be tcp or udp",
 		"CONFIG_TYPE=GRPC_XDS_SOTW CONFIG_GRPC_XDS_SERVER_URL=http://x": "CONFIG_GRPC_XDS_SERVER_URL is \"http://x\"; it must be HOST:PORT",
 		"TRACING_ENABLED=1 TRACING_EXPORTER_PROTOCOL=x":                 "TRACING_EXPORTER_PROTOCOL is \"x\"; it must be http or grpc",
+
 		"NEAR_LIMIT_RATIO=NaN":           "it must be a number from 0 to 1",
 		"REDIS_TIMEOUT=10":               "REDIS_TIMEOUT is \"10\"; it must be a time such as 10s",
 		"NEAR_LIMIT_RATIO=most":          "it must be a number",

@@ -199,7 +199,7 @@ func (t *translation) statsd(dogs bool) {
 
 var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// labelsOf makes labels of tags, NAME:VALUE,…. What no label's name has becomes _.
+// labelsOf makes labels of tags, NAME:VALUE,…. A character that no label's name has becomes _.
 func labelsOf(tags string) (string, error) {
 	var labels []string
 	for tag := range strings.SplitSeq(tags, ",") {

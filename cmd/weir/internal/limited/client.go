@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limit/weir/rules"
 )
 
-// Whose is which request a client's is, by the rules that have the name of its rule; why is why nobody can tell, or empty. hashed is whether a hash
+// Whose finds the request of a client, by the rules that have the name of its rule; why is why nobody can tell, or empty. hashed is whether a hash
 // stands for each name.
 func Whose(set *rules.Set, named []*rules.Rule, c *Client, hashed bool) (rule *rules.Rule, entries []rules.Entry, why string) {
 	switch {

@@ -186,7 +186,7 @@ func (s *Server) Open() (*Session, error) {
 	return &Session{server: s, holders: map[string]*holder{}, credit: MaxReports}, nil
 }
 
-// Close ends a session. What its proxy was given stays charged until it ends.
+// Close ends a session. The portions of its proxy stay charged until they end.
 func (x *Session) Close() {
 	for _, h := range x.holders {
 		x.forget(h)

@@ -34,8 +34,8 @@ const (
 // statsdForm is how the URL of a server is written.
 const statsdForm = "write tcp://HOST:PORT or udp://HOST:PORT, and behind it ?every=10s or tags=dogstatsd"
 
-// Statsd tells a statsd server what statistics have grown by. What a server did not take is told with the next: no queue grows
-// while it is away.
+// Statsd tells a statsd server what statistics have grown by. The next packets tell what the server did not take: no queue
+// grows while it is away.
 type Statsd struct {
 	network, address string
 	every            time.Duration

@@ -130,7 +130,7 @@ func notInHeader(r rune) bool {
 
 func notPrintable(r rune) bool { return r < ' ' || r > '~' }
 
-// pairs reads KEY:VALUE,KEY:VALUE. What is wrong is told without the values, which may be secret.
+// pairs reads KEY:VALUE,KEY:VALUE. Errors name no values, which may be secret.
 func pairs(option, text, between string) (all [][2]string, err error) {
 	if text == "" {
 		return nil, nil
